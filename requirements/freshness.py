@@ -1,0 +1,93 @@
+"""Are the hash locks fresh?  `python requirements/freshness.py [--write]`; exit 1 and the reason if not.
+
+Offline on purpose: each lock file begins with the digest of the dependency tables of pyproject.toml it was resolved from;
+every direct dependency must be pinned inside its range, and every pin must carry a SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = {"requirements/run.txt": (), "requirements/dev.txt": ("dev",)}
+MARK = "# dependency tables: sha256:"
+
+
+def wanted(extras: tuple[str, ...]) -> list[str]:
+    """Direct requirements of pyproject.toml for these extras, sorted."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = list(project["dependencies"])
+    for extra in extras:
+        lines += project["optional-dependencies"][extra]
+    return sorted(lines)
+
+
+def inputs_digest(extras: tuple[str, ...]) -> str:
+    """SHA-256 of the direct requirements."""
+    return hashlib.sha256(json.dumps(wanted(extras)).encode()).hexdigest()
+
+
+def problems(name: str, extras: tuple[str, ...]) -> list[str]:
+    """Why this lock is stale, as sentences; empty when it is fresh."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = []
+    if not text.startswith(MARK + inputs_digest(extras)):
+        found.append("pyproject.toml's dependencies changed since it was resolved")
+    logical = re.sub(r"\\\n", " ", text).splitlines()
+    pins = {}
+    for line in logical:
+        match = re.match(r"([A-Za-z0-9._-]+)==(\S+)", line)
+        if match:
+            pins[canonicalize_name(match[1])] = match[2]
+            if "--hash=sha256:" not in line:
+                found.append(f"{match[1]} has no hash")
+    for requirement in map(Requirement, wanted(extras)):
+        pin = pins.get(canonicalize_name(requirement.name))
+        if pin is None or not requirement.specifier.contains(pin):
+            found.append(f"{requirement} is pinned as {pin}")
+    if re.search(r"https?://|--(extra-)?index-url|--find-links", text):
+        found.append("it names a registry")
+    return found
+
+
+def write() -> None:
+    """Resolve again with pip-compile and put the digest on top."""
+    for name, extras in LOCKS.items():
+        constraint = ["--constraint=requirements/run.txt"] if extras else []
+        subprocess.run(
+            [sys.executable, "-m", "piptools", "compile", "--quiet", "--generate-hashes", "--allow-unsafe", "--strip-extras",
+             "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host", "--no-header", "--no-annotate",
+             *[f"--extra={extra}" for extra in extras], *constraint, f"--output-file={name}", "pyproject.toml"],
+            cwd=ROOT, check=True,
+        )  # fmt: skip
+        path = ROOT / name
+        body = path.read_text(encoding="utf-8")
+        body = body[body.index("\n") + 1 :] if body.startswith(MARK) else body
+        path.write_text(f"{MARK}{inputs_digest(extras)}\n{body}", encoding="utf-8")
+
+
+def main() -> int:
+    """Check (default) or write."""
+    if sys.argv[1:] == ["--write"]:
+        write()
+    bad = 0
+    for name, extras in LOCKS.items():
+        for problem in problems(name, extras):
+            print(f"{name}: {problem}. Run: make lock")
+            bad = 1
+    if not bad:
+        print("locks are fresh")
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(main())
