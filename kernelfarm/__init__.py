@@ -1,0 +1,1 @@
+"""kernelfarm: what every room shares. Nouns, digests, canonical JSON, content store, errors."""

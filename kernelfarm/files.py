@@ -1,0 +1,214 @@
+"""Files that appear whole or not at all, temporary names that a crash does not leave for ever, directory locks.
+
+A temporary file or folder has a name that begins with `TEMP_PREFIX` and lives beside its final place. Its owner holds
+`flock` on it: the kernel drops that lock when the owner dies, however it dies, so `sweep` removes exactly what nobody
+owns any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import filelock
+
+from kernelfarm.errors import Code, FarmError
+
+TEMP_PREFIX = ".tmp-"
+
+_CODES = {
+    errno.ENOSPC: (Code.DISK_FULL, "Free some space and run the command again."),
+    errno.EDQUOT: (Code.DISK_FULL, "Free some space or raise the quota, then run the command again."),
+    errno.EROFS: (Code.READ_ONLY, "Choose a folder on a writable file system."),
+    errno.EACCES: (Code.PERMISSION, "Change the permission or choose another folder."),
+    errno.EPERM: (Code.PERMISSION, "Change the permission or choose another folder."),
+    errno.ENOENT: (Code.FILE_MISSING, ""),
+    errno.ENOTDIR: (Code.FILE_MISSING, ""),
+    errno.ENAMETOOLONG: (Code.PATH_TOO_LONG, "Choose a shorter path."),
+}
+
+
+def error_of(reason: OSError, what: str, path: Path) -> FarmError:
+    """The coded error of a failed file operation: `what` could not be done, the file, the system's reason."""
+    code, next_step = _CODES.get(reason.errno or 0, (Code.FILE_IO, ""))
+    why = f"{path}: {reason.strerror or reason}"
+    return FarmError(code, what, why, next_step, detail={"file": str(path)})
+
+
+@contextlib.contextmanager
+def coded(what: str, path: Path) -> Iterator[None]:
+    """Turn an `OSError` of the block into a coded error about `path`."""
+    try:
+        yield
+    except OSError as reason:
+        raise error_of(reason, what, path) from reason
+
+
+def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that its name holds the old bytes or all the new ones, also after a crash or a full disk.
+
+    `mode` is set exactly, whatever the umask. The folder must exist. Raises a coded `FarmError` of class ENVIRONMENT.
+    """
+    with coded("a file could not be written", path), temp_file(path.parent, mode=mode) as (stream, temp):
+        stream.write(data)
+        commit(stream, temp, path)
+
+
+def commit(stream: BinaryIO, temp: Path, path: Path) -> None:
+    """Give a finished `temp_file` its final name, durably: the bytes reach the disk before the name does."""
+    stream.flush()
+    os.fsync(stream.fileno())
+    temp.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def temp_file(folder: Path, *, mode: int = 0o644) -> Iterator[tuple[BinaryIO, Path]]:
+    """An owned temporary file in `folder`, open for writing; removed at the end unless it was renamed (`commit`).
+
+    Raises `OSError` as the system does.
+    """
+    path, handle = _owned_file(folder)
+    with os.fdopen(handle, "wb") as stream:
+        try:
+            os.fchmod(handle, mode)
+            yield stream, path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temp_folder(parent: Path) -> Iterator[Path]:
+    """An owned temporary folder in `parent`, mode 0700; removed with all it holds at the end unless it was renamed.
+
+    Raises `OSError` as the system does.
+    """
+    path, handle = _owned_folder(parent)
+    try:
+        yield path
+    finally:
+        try:
+            remove_tree(path)
+        finally:
+            os.close(handle)
+
+
+def _owned_file(folder: Path) -> tuple[Path, int]:
+    while True:
+        path = folder / f"{TEMP_PREFIX}{secrets.token_hex(8)}"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        if _own(handle):
+            return path, handle
+
+
+def _owned_folder(parent: Path) -> tuple[Path, int]:
+    while True:
+        path = parent / f"{TEMP_PREFIX}{secrets.token_hex(8)}"
+        path.mkdir(mode=0o700)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:  # swept between the two lines: take another name
+            continue
+        if _own(handle):
+            return path, handle
+
+
+def _own(handle: int) -> bool:
+    """Lock a fresh temporary; false (and closed) when a sweep got it between its creation and the lock."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        owned = os.fstat(handle).st_nlink > 0
+    except BaseException:
+        os.close(handle)
+        raise
+    if not owned:
+        os.close(handle)
+    return owned
+
+
+def sweep(folder: Path) -> tuple[str, ...]:
+    """Remove the temporaries in `folder` whose owner is gone; the removed names, sorted. A missing folder has none.
+
+    Raises a coded `FarmError` when something that nobody owns cannot be removed.
+    """
+    with coded("abandoned temporary files could not be removed", folder):
+        try:
+            names = sorted(path.name for path in folder.iterdir() if path.name.startswith(TEMP_PREFIX))
+        except FileNotFoundError:
+            return ()
+        return tuple(name for name in names if _sweep_one(folder / name))
+
+
+def _sweep_one(path: Path) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:  # finished, or swept by another process
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.is_dir():
+            remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except BlockingIOError:  # its owner lives
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all it holds, also where a folder inside lacks permissions; a missing one is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        _open_up(path)
+        shutil.rmtree(path)
+
+
+def _open_up(folder: Path) -> None:
+    if folder.stat().st_mode & 0o700 != 0o700:
+        folder.chmod(0o700)
+    for inner in folder.iterdir():
+        if inner.is_dir() and not inner.is_symlink():
+            _open_up(inner)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, timeout_s: float = -1) -> Iterator[None]:
+    """Hold the lock of a folder (`<folder>.lock` beside it) against other processes and threads; -1 waits for ever.
+
+    Raises `FarmError` LOCK_TIMEOUT when another holds it longer than `timeout_s` seconds.
+    """
+    path = folder.with_name(folder.name + ".lock")
+    lock = filelock.FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=timeout_s)
+    except filelock.Timeout as reason:  # before OSError, which it is
+        raise FarmError(
+            Code.LOCK_TIMEOUT,
+            f"{folder} is in use",
+            f"another process held its lock for more than {timeout_s:g} seconds",
+            "Wait for it to finish, then run the command again.",
+            detail={"file": str(path)},
+        ) from reason
+    except OSError as reason:
+        raise error_of(reason, "a lock could not be taken", path) from reason
+    try:
+        yield
+    finally:
+        lock.release()
