@@ -1,0 +1,118 @@
+/* os.h by Linux system calls. */
+#include "os.h"
+
+#include <asm/stat.h>
+#include <asm/unistd.h>
+#include <linux/fcntl.h>
+#include <linux/memfd.h>
+#include <linux/mman.h>
+#include <linux/stat.h>
+#include <linux/time_types.h>
+
+#include "syscall.h"
+
+#define FOLLOW_ERRNO(call)                                                                                             \
+    long r;                                                                                                            \
+    do r = (call);                                                                                                     \
+    while (r == -4) /* EINTR */
+
+static int access_bits(int access) {
+    return (access & KF_READ ? PROT_READ : 0) | (access & KF_WRITE ? PROT_WRITE : 0) |
+           (access & KF_EXEC ? PROT_EXEC : 0);
+}
+
+static void *pointer(long result) { return result < 0 && result > -4096 ? (void *)0 : (void *)result; }
+
+int kf_os_open_folder(const char *path) {
+    FOLLOW_ERRNO(kf_syscall4(__NR_openat, AT_FDCWD, (long)path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0));
+    return (int)r;
+}
+
+int kf_os_open(int folder, const char *path) { /* O_NONBLOCK: opening a pipe must not wait for its writer */
+    FOLLOW_ERRNO(kf_syscall4(__NR_openat, folder < 0 ? AT_FDCWD : folder, (long)path,
+                             O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+    return (int)r;
+}
+
+int kf_os_create(const char *path) {
+    FOLLOW_ERRNO(kf_syscall4(__NR_openat, AT_FDCWD, (long)path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    return (int)r;
+}
+
+int kf_os_regular(int fd, uint64_t *size) {
+    struct stat s;
+    long r = kf_syscall2(__NR_fstat, fd, (long)&s);
+    if (r < 0) return (int)r;
+    *size = (uint64_t)s.st_size;
+    return (s.st_mode & S_IFMT) == S_IFREG;
+}
+
+int64_t kf_os_read(int fd, void *to, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        FOLLOW_ERRNO(kf_syscall3(__NR_read, fd, (long)to + (long)done, (long)(bytes - done)));
+        if (r < 0) return r;
+        if (r == 0) break;
+        done += (size_t)r;
+    }
+    return (int64_t)done;
+}
+
+int kf_os_write(int fd, const void *from, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        FOLLOW_ERRNO(kf_syscall3(__NR_write, fd, (long)from + (long)done, (long)(bytes - done)));
+        if (r < 0) return (int)r;
+        done += (size_t)r;
+    }
+    return 0;
+}
+
+int kf_os_close(int fd) { return (int)kf_syscall1(__NR_close, fd); }
+
+void kf_os_remove(const char *path) { kf_syscall3(__NR_unlinkat, AT_FDCWD, (long)path, 0); }
+
+int kf_os_memory_file(const char *name) {
+    long r = kf_syscall2(__NR_memfd_create, (long)name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+    if (r == -KF_EINVAL) /* MFD_EXEC is younger than memfd_create; without it the file is executable anyway */
+        r = kf_syscall2(__NR_memfd_create, (long)name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return (int)r;
+}
+
+int kf_os_seal(int fd) {
+    return (int)kf_syscall3(__NR_fcntl, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+}
+
+static void *map(void *at, size_t bytes, int access, int flags, int fd, uint64_t offset) {
+    return pointer(kf_syscall6(__NR_mmap, (long)at, (long)bytes, access, MAP_PRIVATE | flags, fd, (long)offset));
+}
+
+void *kf_os_allocate(size_t bytes) { return map(0, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0); }
+void kf_os_release(void *at, size_t bytes) { kf_os_unmap(at, bytes); }
+void *kf_os_reserve(size_t bytes) { return map(0, bytes, PROT_NONE, MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
+void *kf_os_map(int fd, uint64_t offset, size_t bytes, int access) {
+    return map(0, bytes, access_bits(access), 0, fd, offset);
+}
+
+void kf_os_unmap(void *at, size_t bytes) {
+    if (at) kf_syscall2(__NR_munmap, (long)at, (long)bytes);
+}
+
+int kf_os_map_at(void *at, int fd, uint64_t offset, size_t bytes, int access) {
+    return map(at, bytes, access_bits(access), MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, offset) == at ? 0
+                                                                                                           : -KF_EINVAL;
+}
+
+int kf_os_protect(void *at, size_t bytes, int access) {
+    return (int)kf_syscall3(__NR_mprotect, (long)at, (long)bytes, access_bits(access));
+}
+
+uint64_t kf_os_nanoseconds(int clock) {
+    struct __kernel_timespec t = {0, 0};
+    kf_syscall2(__NR_clock_gettime, clock, (long)&t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+_Noreturn void kf_os_exit(int status) {
+    for (;;) kf_syscall1(__NR_exit_group, status);
+}

@@ -1,0 +1,228 @@
+"""The runtime as shipped: same bytes from anywhere, hardened, without a libc, usable from Python and old glibc."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+
+from tests.support import device
+from toolchains import disasm, elf, zig
+
+LIBRARY, PROGRAM = "libmedia_engine.so", "media-run"
+API = {
+    "media_api_version",
+    "media_code_name",
+    "media_engine_create",
+    "media_engine_describe",
+    "media_engine_destroy",
+    "media_engine_infer",
+    "media_engine_info",
+    "media_engine_last_error",
+    "media_engine_open",
+}
+
+BUILD = """
+import os, sys
+from pathlib import Path
+os.umask(0o077)
+from toolchains import runtime_build, target
+out, work = Path(sys.argv[1]), Path(sys.argv[2])
+runtime_build.build_runtime(target.load(sys.argv[3]), out, work)
+"""
+
+
+def test_the_same_bytes_from_another_folder_zone_and_target(tmp_path: Path) -> None:
+    here = {path.name: path.read_bytes() for path in device.runtime().iterdir()}
+    house = tmp_path / "another house ü"
+    for room in ("kernelfarm", "toolchains", "runtime"):
+        shutil.copytree(device.RUNTIME.parent / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
+    (house / "out").mkdir()
+    (house / "wörk").mkdir()
+    surroundings = {
+        "TZ": "Asia/Tokyo",
+        "LC_ALL": "tr_TR.UTF-8",
+        "PYTHONHASHSEED": "7",
+        "HOME": str(tmp_path),
+        "USER": "x",
+    }
+
+    subprocess.run(
+        [sys.executable, "-c", BUILD, "out", "wörk", "x86-64-v4"],
+        cwd=house,
+        env={**os.environ, **surroundings, "PYTHONPATH": str(house)},
+        check=True,
+    )
+
+    there = {path.name: path.read_bytes() for path in (house / "out").iterdir()}
+    assert sorted(there) == [LIBRARY, PROGRAM, "media_engine.h"]
+    assert there == here
+    assert (house / "out" / PROGRAM).stat().st_mode & 0o777 == 0o755
+
+
+def facts_of(name: str) -> tuple[elf.Elf, Any]:
+    path = device.runtime() / name
+    return elf.read(path), ELFFile(BytesIO(path.read_bytes()))
+
+
+def test_the_library_exports_the_interface_and_needs_nothing() -> None:
+    facts, _ = facts_of(LIBRARY)
+
+    assert set(facts.exports) - {"MEDIA_1"} == API
+    assert facts.undefined == ()
+    assert facts.needed == ()
+
+
+def test_every_exported_function_is_in_the_header() -> None:
+    header = (device.runtime() / "media_engine.h").read_text()
+
+    assert set(re.findall(r"\b(media_\w+)\(", header)) == API
+
+
+def test_the_header_gives_the_three_functions_as_the_document_does() -> None:
+    header = (device.runtime() / "media_engine.h").read_text()
+
+    for line in (
+        "typedef struct { void* handle; } MediaEngine;",
+        "MediaEngine* media_engine_create(const char* model_path, const MediaConfig* config);",
+        "int media_engine_infer(MediaEngine* eng, const MediaTensor* inputs, MediaTensor* outputs);",
+        "void media_engine_destroy(MediaEngine* eng);",
+    ):
+        assert line in header
+
+
+def test_symbols_carry_the_version_of_the_interface() -> None:
+    _, file = facts_of(LIBRARY)
+    section = file.get_section_by_name(".gnu.version_d")
+
+    assert [aux.name for _, auxes in section.iter_versions() for aux in auxes] == [LIBRARY, "MEDIA_1"]
+
+
+@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
+def test_a_product_is_hardened_as_read_from_its_bytes(name: str) -> None:
+    facts, file = facts_of(name)
+
+    assert facts.notes == ("ibt", "shstk")
+    assert facts.now
+    assert not facts.stack_executable
+    assert not facts.text_relocations
+    assert facts.search_paths == ()
+    assert facts.foreign_relocations == ()
+    assert not [s for s in facts.segments if "w" in s.access and "x" in s.access]
+    assert facts.relro is not None
+    start, size = facts.relro
+    assert all(
+        start <= s.address and s.address + s.memory_size <= start + size for s in facts.segments if "w" in s.access
+    )
+    assert file.header["e_type"] == "ET_DYN"
+
+
+def test_nothing_in_a_product_names_a_place_of_the_builder() -> None:
+    places = [device.RUNTIME.parent, zig.zig_root(), device.runtime(), Path.home()]
+    for name in (LIBRARY, PROGRAM):
+        data = (device.runtime() / name).read_bytes()
+        assert not [place for place in places if os.fsencode(place) in data and len(str(place)) > 5]
+        assert not re.findall(rb"[\w.+-]{2,}\.(?:c|h|zig|o)\b|site-packages", data)
+        assert elf.read(device.runtime() / name).paths == ()
+
+
+def test_the_program_is_static_and_position_independent() -> None:
+    facts, file = facts_of(PROGRAM)
+
+    assert [s["p_type"] for s in file.iter_segments() if s["p_type"] == "PT_INTERP"] == []
+    assert facts.needed == ()
+    dynamic = next(s for s in file.iter_segments() if isinstance(s, DynamicSegment))
+    assert any(tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & 0x08000000 for tag in dynamic.iter_tags())
+    assert file.get_section_by_name(".symtab") is None
+
+
+@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
+def test_a_product_runs_on_the_baseline_processor(name: str) -> None:
+    assert set(disasm.vector_registers(device.runtime() / name, "x86-64")) == {"xmm"}
+
+
+@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
+def test_the_only_indirect_branch_is_the_checked_call(name: str) -> None:
+    path = device.runtime() / name
+    text = subprocess.run(
+        [disasm.objdump_path(), "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
+    ).stdout
+    lines = [" ".join(line.split("#")[0].split()[1:]) for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:", line)]
+
+    calls = [k for k, line in enumerate(lines) if re.search(r"\b(call|jmp)q?\s+\*", line)]
+
+    assert len(calls) == 1
+    check = lines[calls[0] - 4 : calls[0] + 1]
+    register = check[4].removeprefix("callq *")
+    assert check[0] == f"movl ${-elf.TILE_TYPE & 0xFFFFFFFF:#x}, %r10d"
+    assert check[1] == f"addl -0x4({register}), %r10d"
+    assert check[2].startswith("je ")
+    assert check[3] == "ud2"
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("dtype", ctypes.c_uint32),
+        ("rank", ctypes.c_uint32),
+        ("dims", ctypes.c_int64 * 8),
+    )
+
+
+def test_a_process_with_its_own_libc_can_load_the_library(tmp_path: Path) -> None:
+    bundle = device.write(tmp_path / "bundle", device.tiny())
+    library = ctypes.CDLL(str(device.runtime() / LIBRARY))
+    library.media_engine_create.restype = ctypes.c_void_p
+    library.media_engine_create.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    library.media_engine_infer.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    library.media_engine_destroy.argtypes = [ctypes.c_void_p]
+    x, y = ctypes.create_string_buffer(device.INPUT, 4096), ctypes.create_string_buffer(4096)
+    given = Tensor(ctypes.sizeof(Tensor), 1, ctypes.addressof(x), 4096)
+    wanted = Tensor(ctypes.sizeof(Tensor), 1, ctypes.addressof(y), 4096)
+
+    engine = library.media_engine_create(os.fsencode(bundle), None)
+    code = library.media_engine_infer(engine, ctypes.byref(given), ctypes.byref(wanted))
+    library.media_engine_destroy(engine)
+
+    assert code == 0
+    assert y.raw == device.EXPECTED
+    assert array.array("f", y.raw)[1023] == 2557.5
+
+
+@pytest.mark.slow
+def test_a_program_for_glibc_2_17_links_and_runs_with_the_library(tmp_path: Path) -> None:
+    bundle = device.write(tmp_path / "bundle", device.tiny())
+    (tmp_path / "main.c").write_text(
+        "int program_main(int, char **);\nint main(int c, char **v) { return program_main(c, v); }\n"
+    )
+    argv: list[str | Path] = [
+        zig.zig_path(),
+        "cc",
+        "-target",
+        "x86_64-linux-gnu.2.17",
+        "-O2",
+        "-s",
+        "-std=c99",
+        *zig.WARNINGS,
+    ]
+    argv += ["-I", device.RUNTIME / "include", device.RUNTIME / "tests" / "capi.c", tmp_path / "main.c"]
+    argv += [device.runtime() / LIBRARY, "-o", tmp_path / "capi", f"-Wl,-rpath,{device.runtime()}"]
+    caches = {name: str(tmp_path / "cache") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
+
+    subprocess.run(argv, check=True, env={**os.environ, **caches})
+
+    assert device.run(tmp_path / "capi", bundle).returncode == 0

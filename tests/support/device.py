@@ -1,0 +1,201 @@
+"""The device runtime built once, and tiny bundles of a kernel written by hand, for the tests of loader and programs."""
+
+from __future__ import annotations
+
+import array
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from kernelfarm import device, digest
+from kernelfarm.device import Blob, BlobKind, DeviceIndex, IndexEntry, PayloadHeader, Variant
+from toolchains import runtime_build, target, zig
+from toolchains.target import Target
+
+TARGET: Target = target.load("x86-64-v3")
+"""Any target of this machine: the kernels of the tests are compiled for its baseline CPU."""
+RUNTIME = runtime_build.source_root()
+N = 1024
+INCLUDES = ("include", "src", "program")
+WEIGHTS = array.array("f", [k / 4 for k in range(N)]).tobytes()
+INPUT = array.array("f", [float(k) for k in range(N)]).tobytes()
+EXPECTED = array.array("f", [2.5 * k for k in range(N)]).tobytes()
+"""2 * (x + w), exact in f32."""
+
+
+def kernels(folder: Path, defines: Sequence[str] = (), name: str = "kernels.so") -> bytes:
+    """runtime/tests/kernel.c as a linked kernel object for the baseline CPU."""
+    made = folder / "kernel.o"
+    zig.compile_c(
+        Path("tests/kernel.c"), made, TARGET, root=RUNTIME, cpu=TARGET.cpu.baseline, includes=INCLUDES, defines=defines
+    )
+    zig.link_kernels([made], folder / name, TARGET)
+    return (folder / name).read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Tiny:
+    """A bundle as the device sees it; `header` gets its blobs when the bundle is written."""
+
+    kernels: bytes
+    weights: bytes = WEIGHTS
+    target: str = "tiny"
+    cpu_features: int = 0
+    preference: int = 1
+    machine: int = 62
+    abi_version: int = device.ABI_VERSION
+    ir_version: str = device.IR_VERSION
+
+    def header(self) -> PayloadHeader:
+        """The payload header of kernels and weights as they are."""
+        blobs = (
+            Blob(BlobKind.KERNELS, digest.of_bytes(self.kernels), len(self.kernels)),
+            Blob(BlobKind.WEIGHTS, digest.of_bytes(self.weights), len(self.weights)),
+        )
+        variants = (Variant(self.cpu_features, self.preference, 0, 1),)
+        return PayloadHeader(self.target, self.machine, variants, blobs, self.abi_version, self.ir_version)
+
+
+def put(layout: Path, data: bytes) -> IndexEntry:
+    """Write a blob under its digest."""
+    found = digest.of_bytes(data)
+    blobs = layout / "blobs" / "sha256"
+    blobs.mkdir(parents=True, exist_ok=True)
+    (blobs / digest.hex_of(found)).write_bytes(data)
+    return IndexEntry(found, len(data))
+
+
+def blob(layout: Path, data: bytes) -> Path:
+    """Where the blob of these bytes lies."""
+    return layout / "blobs" / "sha256" / digest.hex_of(digest.of_bytes(data))
+
+
+def write(layout: Path, *payloads: Tiny, header: bytes | None = None) -> Path:
+    """Write payloads with media.idx; `header` replaces the bytes of their header, under its right digest."""
+    entries = []
+    for payload in payloads:
+        put(layout, payload.kernels)
+        put(layout, payload.weights)
+        entries.append(put(layout, header if header is not None else payload.header().to_bytes()))
+    (layout / device.INDEX_NAME).write_bytes(DeviceIndex(tuple(entries)).to_bytes())
+    return layout
+
+
+def changed(payload: Tiny, at: int, new: bytes) -> Tiny:
+    """The payload with other bytes in its kernel object, under their right digest."""
+    data = payload.kernels
+    assert data[at : at + len(new)] != new
+    return replace(payload, kernels=data[:at] + new + data[at + len(new) :])
+
+
+def run(program: Path, *arguments: str | Path, timeout_s: float = 20.0) -> subprocess.CompletedProcess[str]:
+    """A program's answer; a signal shows as a negative return code."""
+    return subprocess.run(
+        [str(program), *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _folder() -> Path:
+    """A folder that lives as long as the test session."""
+    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="kf-device-"))
+    return Path(_FOLDERS[-1].name)
+
+
+def temporary() -> tempfile.TemporaryDirectory[str]:
+    """A folder for the time of a `with`."""
+    return tempfile.TemporaryDirectory(prefix="kf-device-")
+
+
+@cache
+def runtime() -> Path:
+    """The folder of `libmedia_engine.so`, `media-run` and `media_engine.h`, built once."""
+    out, work = _folder(), _folder()
+    runtime_build.build_runtime(TARGET, out, work)
+    return out
+
+
+@cache
+def tiny() -> Tiny:
+    """The payload of the plain hand-written kernel, built once."""
+    return Tiny(kernels(_folder()))
+
+
+@cache
+def program(name: str, *extra: str) -> Path:
+    """runtime/tests/<name>.c as a program, built once."""
+    return build_program(name, _folder(), extra=extra)
+
+
+@cache
+def checked_program(name: str, *extra: str) -> Path:
+    """The same with address checks, built once."""
+    return build_checked(name, _folder(), extra=extra)
+
+
+def build_program(name: str, folder: Path, *, extra: Sequence[str] = ()) -> Path:
+    """runtime/tests/<name>.c with the runtime and the start code, as a static program."""
+    objects = runtime_build.build_objects(TARGET, ("src",), folder)
+    for source in ("program/start_x86_64.c", "program/text.c", f"tests/{name}.c"):
+        made = folder / (source.replace("/", "-") + ".o")
+        compile_unit(source, made, extra=extra if source.startswith("tests/") else ())
+        objects.append(made)
+    return link_program(objects, folder / name)
+
+
+_CHECKS = ("-fsanitize=address", "-fsanitize-address-use-after-return=never", "-mllvm", "-asan-globals=0")
+_UNDEFINED = "alignment,bounds,integer-divide-by-zero,null,pointer-overflow,shift,signed-integer-overflow,unreachable"
+_TRAPS = (f"-fsanitize={_UNDEFINED}", "-fsanitize-trap=undefined")  # all that may stand beside KCFI
+_RENAMES = (
+    "kf_os_allocate=kf_checked_allocate",
+    "kf_os_release=kf_checked_release",
+    "memcpy=__asan_memcpy",
+    "memmove=__asan_memmove",
+    "memset=__asan_memset",
+    "memcmp=kf_checked_memcmp",
+    "program_main=program_main_checked",
+)
+_BELOW_CHECKS = ("src/os_linux.c", "src/memory.c", "program/start_x86_64.c", "tests/asan.c")
+
+
+def build_checked(name: str, folder: Path, *, extra: Sequence[str] = ()) -> Path:
+    """As `build_program`, with clang's address and undefined-behaviour checks in everything but the lowest layer."""
+    sources = [f"src/{path.name}" for path in sorted((RUNTIME / "src").glob("*.c"))]
+    sources += ["program/start_x86_64.c", "program/text.c", "tests/asan.c", f"tests/{name}.c"]
+    objects = []
+    for source in dict.fromkeys(sources):
+        made = folder / (source.replace("/", "-") + ".o")
+        checked = source not in _BELOW_CHECKS
+        flags = (*_CHECKS, *_TRAPS) if checked else ()
+        own = extra if source == f"tests/{name}.c" else ()
+        compile_unit(source, made, extra=(*flags, *own), defines=_RENAMES if checked else ())
+        objects.append(made)
+    objects.append(folder / "crypto.o")
+    runtime_build.compile_zig(RUNTIME / "src" / "crypto.zig", objects[-1], TARGET, folder)
+    return link_program(objects, folder / name)
+
+
+def compile_unit(source: str, made: Path, *, extra: Sequence[str] = (), defines: Sequence[str] = ()) -> None:
+    """One C file of the runtime for the baseline CPU."""
+    zig.compile_c(
+        Path(source),
+        made,
+        TARGET,
+        root=RUNTIME,
+        cpu=TARGET.cpu.baseline,
+        includes=INCLUDES,
+        defines=defines,
+        extra=extra,
+    )
+
+
+def link_program(objects: Sequence[Path], program: Path) -> Path:
+    """A static position-independent program."""
+    zig.link(objects, program, ["-pie", "--no-dynamic-linker", "-e", "_start"])
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,272 @@
+"""The gate: a good kernel object passes; one without a property is refused, with the property named."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kernelfarm.errors import Code, FarmError
+from tests.support import device as support
+from toolchains import disasm, elf, gate, target, zig
+from toolchains.disasm import Branch, VectorUse
+from toolchains.properties import Property
+from toolchains.target import Target
+
+V3, V4 = target.load("x86-64-v3"), target.load("x86-64-v4")
+ID = struct.pack("<I", elf.TILE_TYPE)
+PAD = b"\xf3\x0f\x1e\xfa"
+TEXT = 0x10000
+"""File offset and address of the code, as the linker places it."""
+
+
+@cache
+def built(name: str, *defines: str) -> bytes:
+    """The hand-written kernel compiled for a target itself."""
+    goal = target.load(name)
+    with support.temporary() as made:
+        folder = Path(made)
+        zig.compile_c(
+            Path("tests/kernel.c"),
+            folder / "kernel.o",
+            goal,
+            root=support.RUNTIME,
+            includes=support.INCLUDES,
+            defines=defines,
+        )
+        zig.link_kernels([folder / "kernel.o"], folder / "kernels.so", goal)
+        return (folder / "kernels.so").read_bytes()
+
+
+def refusal(folder: Path, data: bytes, goal: Target = V3) -> FarmError:
+    (folder / "kernels.so").write_bytes(data)
+    with pytest.raises(FarmError) as caught:
+        gate.require(goal, gate.inspect(folder / "kernels.so"))
+    return caught.value
+
+
+def headers(data: bytes) -> list[tuple[int, int]]:
+    """(offset of the program header, its type)."""
+    start, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    return [(start + 56 * k, struct.unpack_from("<I", data, start + 56 * k)[0]) for k in range(count)]
+
+
+def put(data: bytes, at: int, new: bytes) -> bytes:
+    assert data[at : at + len(new)] != new
+    return data[:at] + new + data[at + len(new) :]
+
+
+def set_flags(kind: int, flags: int, number: int = 0) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        at = [at for at, found in headers(data) if found == kind][number]
+        return put(data, at + 4, struct.pack("<I", flags))
+
+    return change
+
+
+def drop_header(kind: int) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        at = next(at for at, found in headers(data) if found == kind)
+        return put(data, at, bytes(4))
+
+    return change
+
+
+def dynamic(tag: int, new_tag: int | None = None, value: int | None = None) -> Callable[[bytes], bytes]:
+    """Replace a dynamic entry's tag or value."""
+
+    def change(data: bytes) -> bytes:
+        at = next(at for at, found in headers(data) if found == 2)
+        start, size = struct.unpack_from("<Q", data, at + 8)[0], struct.unpack_from("<Q", data, at + 32)[0]
+        for place in range(start, start + size, 16):
+            found, old = struct.unpack_from("<QQ", data, place)
+            if found == tag:
+                fresh = struct.pack("<QQ", found if new_tag is None else new_tag, old if value is None else value)
+                return put(data, place, fresh)
+        raise AssertionError(f"no dynamic entry {tag:#x}")
+
+    return change
+
+
+def first(pattern: bytes, new: bytes, skip: int = 0) -> Callable[[bytes], bytes]:
+    """Replace the first match in the code."""
+
+    def change(data: bytes) -> bytes:
+        return put(data, data.index(pattern, TEXT) + skip, new)
+
+    return change
+
+
+def in_padding(new: bytes) -> Callable[[bytes], bytes]:
+    """Put bytes where the code has a long nop."""
+
+    def change(data: bytes) -> bytes:
+        at = re.search(rb"\x90{8,}|\xcc{8,}", data[TEXT : TEXT + 0x1000])
+        assert at is not None
+        return put(data, TEXT + at.start(), new)
+
+    return change
+
+
+def relocation_type(data: bytes) -> bytes:
+    """R_X86_64_GLOB_DAT (6) instead of RELATIVE (8) in the first relocation."""
+    at = data.index(struct.pack("<Q", 8), 0x200)
+    while struct.unpack_from("<Q", data, at - 8)[0] < 0x20000:
+        at = data.index(struct.pack("<Q", 8), at + 1)
+    return put(data, at, struct.pack("<Q", 6))
+
+
+DAMAGE: list[tuple[Property, Callable[[bytes], bytes], str]] = [
+    (Property.KCFI, first(ID, b"\0\0\0\0"), "instead of the type id"),
+    (Property.KCFI, in_padding(ID), "without an entry behind it"),
+    (Property.LANDING_PADS, first(ID + PAD, b"\x90\x90\x90\x90", 4), "no landing pad"),
+    (Property.BRANCH_NOTE, lambda data: put(data, data.index(b"\2\0\0\xc0\4\0\0\0") + 8, b"\2"), "ibt is wanted"),
+    (Property.RETURN_NOTE, lambda data: put(data, data.index(b"\2\0\0\xc0\4\0\0\0") + 8, b"\1"), "shstk is wanted"),
+    (Property.NO_INDIRECT_BRANCH, in_padding(b"\xff\xe0"), "*%rax"),
+    (Property.NO_INDIRECT_BRANCH, in_padding(b"\xff\x14\x25\0\0\0\0"), "callq"),
+    (Property.NO_INDIRECT_BRANCH, in_padding(b"\x3e\xff\xe1"), "*%rcx"),
+    (Property.RELRO, drop_header(0x6474E552), "no segment is read-only"),
+    (Property.NOW, lambda data: dynamic(0x1E, value=0)(dynamic(0x6FFFFFFB, value=0)(data)), "bound late"),
+    (Property.NX_STACK, set_flags(0x6474E551, 7), "may be executable"),
+    (Property.NX_STACK, drop_header(0x6474E551), "may be executable"),
+    (Property.NO_WX, set_flags(1, 7, number=1), "writable and executable"),
+    (Property.NO_TEXTREL, dynamic(0x1E, value=12), "relocations in code"),
+    (Property.NO_SEARCH_PATH, dynamic(0x6FFFFEF5, new_tag=29, value=1), "searches kf_table"),
+    (Property.NO_NEEDED, dynamic(0x6FFFFEF5, new_tag=1, value=1), "needs kf_table"),
+    (Property.RELATIVE_ONLY, relocation_type, "type 6"),
+    (Property.EXPORTS, lambda data: put(data, 24, struct.pack("<Q", 0x20008)), "the entry point is 0x20008"),
+    (
+        Property.NO_BUILD_PATH,
+        lambda data: put(data, 0x800, b"/somewhere/build/kernel.c\0"),
+        "/somewhere/build/kernel.c",
+    ),
+]
+
+
+@pytest.mark.parametrize("goal", [V3, V4], ids=lambda goal: goal.name)
+def test_a_good_kernel_object_has_every_property(tmp_path: Path, goal: Target) -> None:
+    (tmp_path / "kernels.so").write_bytes(built(goal.name))
+
+    report = gate.require(goal, gate.inspect(tmp_path / "kernels.so"))
+
+    assert {finding.property for finding in report.findings} == set(Property)
+    assert all(finding.holds and finding.evidence for finding in report.findings)
+    assert report.entries == 2
+    assert {use.register_class for use in report.vectors} == {"xmm", goal.vector.register_class}
+
+
+@pytest.mark.parametrize(("lost", "change", "why"), DAMAGE, ids=[f"{d[0].value}-{k}" for k, d in enumerate(DAMAGE)])
+def test_an_object_without_a_property_is_refused_by_its_name(
+    tmp_path: Path, lost: Property, change: Callable[[bytes], bytes], why: str
+) -> None:
+    (tmp_path / "kernels.so").write_bytes(change(built("x86-64-v3")))
+
+    report = gate.report(V3, gate.inspect(tmp_path / "kernels.so"))
+
+    found = {finding.property: finding for finding in report.findings}
+    assert not found[lost].holds
+    assert why in found[lost].evidence
+
+
+def test_narrow_code_is_refused_where_wide_registers_exist(tmp_path: Path) -> None:
+    error = refusal(tmp_path, built("x86-64-v3"), V4)
+
+    assert error.code is Code.HARDENING_MISSING
+    assert error.detail["property"] == "full-width"
+    assert "no instruction uses zmm: xmm 54, ymm 30" in error.why
+
+
+def test_a_fault_is_placed_by_function_and_offset(tmp_path: Path) -> None:
+    data = first(ID + PAD, b"\x90\x90\x90\x90", 4)(built("x86-64-v3"))
+    (tmp_path / "kernels.so").write_bytes(data)
+    facts = gate.inspect(tmp_path / "kernels.so")
+    entry = min(facts.elf.entries, key=lambda e: e.address)
+
+    with pytest.raises(FarmError) as caught:
+        gate.require(V3, gate.Facts(facts.elf, facts.code, ((entry.name_hash, "conv_3"),)))
+
+    assert caught.value.detail == {
+        "property": "landing-pads",
+        "function": "conv_3+0x0",
+        "offset": entry.address,
+        "target": "x86-64-v3",
+    }
+    assert "landing-pads in conv_3+0x0" in caught.value.what
+
+
+def test_code_that_no_disassembler_would_see_is_refused(tmp_path: Path) -> None:
+    data = built("x86-64-v3")
+    sections, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+    text = next(
+        at for at in range(sections, sections + 64 * count, 64) if struct.unpack_from("<Q", data, at + 8)[0] == 6
+    )
+
+    (tmp_path / "kernels.so").write_bytes(put(data, text + 8, struct.pack("<Q", 2)))  # no longer executable
+
+    report = gate.report(V3, gate.inspect(tmp_path / "kernels.so"))
+
+    found = next(f for f in report.findings if f.property is Property.NO_INDIRECT_BRANCH)
+    assert not found.holds
+    assert "bytes of code in no section" in found.evidence
+
+
+def test_a_tensor_may_be_named_like_a_path(tmp_path: Path) -> None:
+    data = built("x86-64-v3", "KF_TEST_NAMES=/head/Concat_output_0")
+
+    (tmp_path / "kernels.so").write_bytes(data)
+
+    assert b"/head/Concat_output_0" in data
+    assert gate.require(V3, gate.inspect(tmp_path / "kernels.so")).entries == 2
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"not an object at all" * 9, bytes(4096)])
+def test_what_is_no_kernel_object_has_a_code(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "kernels.so").write_bytes(data)
+    with pytest.raises(FarmError) as caught:
+        gate.inspect(tmp_path / "kernels.so")
+    assert caught.value.code is Code.ELF_INVALID
+
+
+def test_a_cut_kernel_object_never_ends_in_a_traceback(tmp_path: Path) -> None:
+    data = built("x86-64-v3")
+    for length in (63, 64, 600, 0x10000, 0x10100, 0x20040, 0x20200, len(data) - 64):
+        (tmp_path / "kernels.so").write_bytes(data[:length])
+        with pytest.raises(FarmError) as caught:
+            gate.require(V3, gate.inspect(tmp_path / "kernels.so"))
+        assert caught.value.code in (Code.ELF_INVALID, Code.TOOL_FAILED, Code.HARDENING_MISSING)
+
+
+def test_the_report_is_one_json_object(tmp_path: Path) -> None:
+    (tmp_path / "kernels.so").write_bytes(built("x86-64-v3"))
+
+    data = gate.report(V3, gate.inspect(tmp_path / "kernels.so")).to_json()
+
+    assert data["schema"] == "hardening/1"
+    assert [f["evidence"] for f in data["findings"] if f["property"] == "return-note"] == ["shstk"]
+
+
+def test_symbol_hashes_are_fnv_1a() -> None:
+    assert gate.fnv1a("") == 0xCBF29CE484222325
+    assert gate.fnv1a("a") == 0xAF63DC4C8601EC8C
+
+
+def test_disassembly_is_read_by_the_widest_register_of_a_line() -> None:
+    text = """
+0000000000010000 <.text>:
+   10000: vfmadd231ps   (%rdi), %zmm1, %zmm2
+   10006: vextractf128  $0x1, %ymm0, %xmm1
+   1000c: jmpq  *%rax
+   1000e: callq 0x10000
+   10013: <unknown>
+   10014: movl  $0x69cb7fc7, %eax   # imm = 0x69CB7FC7
+"""
+    facts = disasm.parse(text, "x86-64")
+
+    assert facts.instructions == 6
+    assert facts.indirect == (Branch(0x1000C, "jmpq *%rax"),)
+    assert facts.vectors == (VectorUse("ymm", 1), VectorUse("zmm", 1))
+    assert facts.undecoded == (0x10013,)

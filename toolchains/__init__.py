@@ -1,0 +1,1 @@
+"""toolchains: targets (one file each), the pinned tools, their flags, linking, and facts read from linked bytes."""

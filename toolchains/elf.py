@@ -1,0 +1,253 @@
+"""Facts of a kernel object, read from its bytes with pyelftools. Nothing here trusts how the file was made."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import NoteSegment
+
+from kernelfarm import digest
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from toolchains.machines import MACHINES, Machine
+
+TILE_TYPE = 1774936839
+"""KCFI id of void(void*, int64_t, int64_t) with normalised integers, the same on every target."""
+TABLE = "kf_table"
+_TABLE_MAGIC = 0x4B544631
+_TABLE = struct.Struct("<14I3Q2I")
+_FUNCTION = struct.Struct("<QIIQ")
+_R, _W, _X = 4, 2, 1
+_PATH = re.compile(rb"/(?:[\w.+@-]{2,}/)+[\w.+@-]{3,}")
+_SHORTEST_PATH = 10  # shorter ones would be met by chance among numbers
+_FLAGS_NOW, _FLAGS_1_NOW, _FLAGS_TEXTREL = 8, 1, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A PT_LOAD: addresses and sizes in bytes, access such as "r-x"."""
+
+    address: int
+    offset: int
+    file_size: int
+    memory_size: int
+    access: str
+
+    def covers(self, address: int, size: int = 1) -> bool:
+        """Whether the range lies in the bytes that the file gives."""
+        return self.address <= address and address + size <= self.address + self.file_size
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function of the entry table: what the table says and what stands around its code."""
+
+    name_hash: int
+    type_id: int
+    address: int
+    stored_id: int
+    """The four bytes before the code; 0 where they are outside the code."""
+    landing_pad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """A linked file. `relro` is (address, size); `foreign_relocations` are those that are not RELATIVE inside RELRO."""
+
+    digest: Digest
+    machine: str
+    segments: tuple[Segment, ...]
+    relro: tuple[int, int] | None
+    stack_executable: bool
+    now: bool
+    text_relocations: bool
+    search_paths: tuple[str, ...]
+    needed: tuple[str, ...]
+    exports: tuple[str, ...]
+    undefined: tuple[str, ...]
+    relocations: int
+    foreign_relocations: tuple[str, ...]
+    entry_point: int
+    table_address: int | None
+    entries: tuple[Entry, ...]
+    stray_ids: tuple[int, ...]
+    """Addresses in executable bytes, at any alignment, where the id stands without an entry of the table behind it."""
+    uncovered_code: int
+    """Executable bytes, other than zeros, in no executable section: a disassembler would not see them."""
+    notes: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def read(path: Path) -> Elf:
+    """Facts of a file; raises `FarmError` ELF_INVALID when it is of no known machine or its table is malformed."""
+    data = path.read_bytes()
+    try:
+        return _read(data, ELFFile(BytesIO(data)), path.name)
+    except (ELFError, struct.error, AssertionError, KeyError, ValueError, OverflowError, UnicodeDecodeError) as reason:
+        raise FarmError(
+            Code.ELF_INVALID, f"{path.name} is not a kernel object", str(reason), detail={"file": path.name}
+        ) from reason
+
+
+def _read(data: bytes, file: Any, name: str) -> Elf:
+    number = file.header["e_machine"]
+    numbered = {machine.elf_machine: key for key, machine in MACHINES.items()}
+    key = numbered.get(struct.unpack_from("<H", data, 18)[0])
+    if key is None or not file.little_endian or file.elfclass != 64:
+        raise FarmError(Code.ELF_INVALID, f"{name} is not a kernel object", f"machine {number}", detail={"file": name})
+    machine = MACHINES[key]
+    segments = tuple(_segment(s) for s in file.iter_segments() if s["p_type"] == "PT_LOAD")
+    relro = next(((s["p_vaddr"], s["p_memsz"]) for s in file.iter_segments() if s["p_type"] == "PT_GNU_RELRO"), None)
+    stack = next((s["p_flags"] for s in file.iter_segments() if s["p_type"] == "PT_GNU_STACK"), _X)
+    dynamic = next((s for s in file.iter_segments() if isinstance(s, DynamicSegment)), None)
+    tags = [(tag.entry.d_tag, tag.entry.d_val, tag) for tag in dynamic.iter_tags()] if dynamic else []
+    flags = {tag: value for tag, value, _ in tags}
+    symbols = list(dynamic.iter_symbols()) if dynamic else []
+    exported = {s.name: s["st_value"] for s in symbols if s["st_shndx"] != "SHN_UNDEF"}
+    relocations = _relocations(dynamic)
+    relocated = {at: addend for at, kind, addend in relocations if kind == machine.relative}
+    table = exported.get(TABLE)
+    entries = _entries(data, segments, relocated, table, machine) if table is not None else ()
+    return Elf(
+        digest=digest.of_bytes(data),
+        machine=key,
+        segments=segments,
+        relro=relro,
+        stack_executable=bool(stack & _X),
+        now=bool(flags.get("DT_FLAGS", 0) & _FLAGS_NOW or flags.get("DT_FLAGS_1", 0) & _FLAGS_1_NOW),
+        text_relocations="DT_TEXTREL" in flags or bool(flags.get("DT_FLAGS", 0) & _FLAGS_TEXTREL),
+        search_paths=tuple(sorted(_text(t) for tag, _, t in tags if tag in ("DT_RPATH", "DT_RUNPATH"))),
+        needed=tuple(sorted(t.needed for tag, _, t in tags if tag == "DT_NEEDED")),
+        exports=tuple(sorted(exported)),
+        undefined=tuple(sorted(s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and s.name)),
+        relocations=len(relocations),
+        foreign_relocations=tuple(
+            f"type {kind} at {at:#x}" for at, kind, _ in relocations if not _is_own(at, kind, machine, relro)
+        ),
+        entry_point=file.header["e_entry"],
+        table_address=table,
+        entries=entries,
+        stray_ids=_stray_ids(data, segments, {entry.address - 4 for entry in entries}),
+        uncovered_code=_uncovered(data, segments, file),
+        notes=_notes(file),
+        paths=_paths(_outside_code(data, segments, table)),
+    )
+
+
+def _segment(segment: Any) -> Segment:
+    flags = segment["p_flags"]
+    access = "".join(letter if flags & bit else "-" for letter, bit in (("r", _R), ("w", _W), ("x", _X)))
+    return Segment(segment["p_vaddr"], segment["p_offset"], segment["p_filesz"], segment["p_memsz"], access)
+
+
+def _text(tag: Any) -> str:
+    return str(getattr(tag, "runpath", None) or getattr(tag, "rpath", ""))
+
+
+def _relocations(dynamic: Any) -> list[tuple[int, int, int]]:
+    """(address, type, addend) of every relocation that a loader would apply."""
+    tables = dynamic.get_relocation_tables() if dynamic else {}
+    return [
+        (r["r_offset"], r["r_info_type"], r["r_addend"] if r.is_RELA() else 0)
+        for _, table in sorted(tables.items())
+        for r in table.iter_relocations()
+    ]
+
+
+def _is_own(address: int, kind: int, machine: Machine, relro: tuple[int, int] | None) -> bool:
+    return kind == machine.relative and relro is not None and relro[0] <= address and address + 8 <= relro[0] + relro[1]
+
+
+def _at(data: bytes, segments: Iterable[Segment], address: int, size: int) -> bytes:
+    for segment in segments:
+        if segment.covers(address, size):
+            start = segment.offset + address - segment.address
+            return data[start : start + size]
+    raise ValueError(f"{size} bytes at {address:#x} are outside the file")
+
+
+def _entries(
+    data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], table: int, machine: Machine
+) -> tuple[Entry, ...]:
+    head = _TABLE.unpack(_at(data, segments, table, _TABLE.size))
+    if head[0] != _TABLE_MAGIC:
+        raise ValueError("its table has no magic number")
+    count, start = head[4], table + head[8]
+    return tuple(_entry(data, segments, relocated, start + k * _FUNCTION.size, machine) for k in range(count))
+
+
+def _entry(data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], at: int, machine: Machine) -> Entry:
+    name_hash, type_id, _, in_place = _FUNCTION.unpack(_at(data, segments, at, _FUNCTION.size))
+    address = relocated.get(at + 16, in_place)
+    code = [segment for segment in segments if "x" in segment.access]
+    pad = machine.landing_pad
+    stored = (
+        struct.unpack("<I", _at(data, code, address - 4, 4))[0] if any(s.covers(address - 4, 4) for s in code) else 0
+    )
+    lands = any(s.covers(address, len(pad)) for s in code) and _at(data, code, address, len(pad)) == pad
+    return Entry(name_hash, type_id, address, stored, lands)
+
+
+def _code(data: bytes, segments: Iterable[Segment]) -> Iterator[tuple[int, bytes]]:
+    for segment in segments:
+        if "x" in segment.access:
+            yield segment.address, data[segment.offset : segment.offset + segment.file_size]
+
+
+def _stray_ids(data: bytes, segments: Iterable[Segment], wanted: set[int]) -> tuple[int, ...]:
+    pattern = re.compile(re.escape(struct.pack("<I", TILE_TYPE)))
+    found = {address + match.start() for address, code in _code(data, segments) for match in pattern.finditer(code)}
+    return tuple(sorted(found - wanted))
+
+
+def _uncovered(data: bytes, segments: Iterable[Segment], file: Any) -> int:
+    seen = bytearray(data)
+    for section in file.iter_sections():
+        if section["sh_flags"] & 4 and section["sh_type"] == "SHT_PROGBITS":  # SHF_EXECINSTR
+            start, size = section["sh_offset"], section["sh_size"]
+            seen[start : start + size] = bytes(len(seen[start : start + size]))
+    return sum(len(code) - code.count(0) for _, code in _code(bytes(seen), segments))
+
+
+def _outside_code(data: bytes, segments: Iterable[Segment], table: int | None) -> bytes:
+    """The file without code and without the table's strings: they are the model's names and may look like paths."""
+    kept = bytearray(data)
+    for segment in segments:
+        if "x" in segment.access:
+            kept[segment.offset : segment.offset + segment.file_size] = bytes(segment.file_size)
+        if table is not None and segment.covers(table, _TABLE.size):
+            start = segment.offset + table - segment.address
+            head = _TABLE.unpack_from(data, start)
+            place = slice(start + head[12], min(start + head[12] + head[13], len(kept)))
+            kept[place] = bytes(len(kept[place]))
+    return bytes(kept)
+
+
+def _paths(data: bytes) -> tuple[str, ...]:
+    found = {match[0].decode("latin-1") for match in _PATH.finditer(data) if len(match[0]) >= _SHORTEST_PATH}
+    return tuple(sorted(found))
+
+
+_NOTE_BITS = {"GNU_PROPERTY_X86_FEATURE_1_AND": ((1, "ibt"), (2, "shstk"))}
+
+
+def _notes(file: Any) -> tuple[str, ...]:
+    """Control-flow features that the property note switches on."""
+    found = set()
+    for segment in file.iter_segments():
+        if not isinstance(segment, NoteSegment):
+            continue
+        for note in segment.iter_notes():
+            properties = note["n_desc"] if note["n_type"] == "NT_GNU_PROPERTY_TYPE_0" else ()
+            for item in properties:
+                found |= {name for bit, name in _NOTE_BITS.get(item["pr_type"], ()) if item["pr_data"] & bit}
+    return tuple(sorted(found))

@@ -1,0 +1,253 @@
+"""The hardening gate: what the target demands, held against what the linked bytes say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from kernelfarm import canonical
+from kernelfarm.errors import Code, FarmError
+from toolchains import disasm, elf
+from toolchains.disasm import CodeFacts
+from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
+from toolchains.properties import Property
+from toolchains.target import Target
+
+_PAGE = 65536
+_NOTES: Mapping[str, tuple[str, str]] = {"x86-64": ("ibt", "shstk")}
+"""Notes of a machine for the forward and the return edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the bytes of a kernel object say. `names` gives the functions of the table by the hash of their symbol."""
+
+    elf: Elf
+    code: CodeFacts
+    names: tuple[tuple[int, str], ...] = ()
+
+    def function_at(self, address: int) -> str:
+        """The function of the table that an address lies in, with the distance to its start: "group_conv_3+0x1c"."""
+        before = [entry for entry in self.elf.entries if entry.address <= address]
+        if not before:
+            return f"{address:#x}"
+        entry = max(before, key=lambda e: e.address)
+        return f"{self.name_of(entry)}+{address - entry.address:#x}"
+
+    def name_of(self, entry: Entry) -> str:
+        """Symbol of an entry, or its hash where the symbol is not known."""
+        return dict(self.names).get(entry.name_hash, f"function {entry.name_hash:016x}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A property: whether it holds, the evidence or the fault, and the function and offset (address) of a fault."""
+
+    property: Property
+    holds: bool
+    evidence: str
+    function: str = ""
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The hardening of one kernel object as read from its bytes: the payload's hardening.json."""
+
+    SCHEMA: ClassVar[str] = "hardening/1"
+
+    target: str
+    object: str
+    findings: tuple[Finding, ...]
+    impossible: tuple[Property, ...]
+    entries: int
+    instructions: int
+    vectors: tuple[disasm.VectorUse, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object, schema "hardening/1"."""
+        value: dict[str, Any] = canonical.to_json(self)
+        return value
+
+
+def inspect(path: Path, symbols: Iterable[str] = ()) -> Facts:
+    """Facts of a kernel object; `symbols` name its functions in messages. Raises `FarmError` ELF_INVALID."""
+    facts = elf.read(path)
+    names = tuple(sorted((fnv1a(symbol), symbol) for symbol in set(symbols)))
+    return Facts(facts, disasm.scan(path, facts.machine), names)
+
+
+def report(target: Target, facts: Facts) -> Report:
+    """Every property that the target lists as required, found or not."""
+    findings = tuple(_CHECKS[wanted](target, facts) for wanted in sorted(target.hardening.required))
+    return Report(
+        target=target.name,
+        object=facts.elf.digest,
+        findings=findings,
+        impossible=target.hardening.impossible,
+        entries=len(facts.elf.entries),
+        instructions=facts.code.instructions,
+        vectors=facts.code.vectors,
+    )
+
+
+def require(target: Target, facts: Facts) -> Report:
+    """The report when every required property holds; else HARDENING_MISSING names property, function and offset."""
+    found = report(target, facts)
+    for finding in found.findings:
+        if not finding.holds:
+            raise FarmError(
+                Code.HARDENING_MISSING,
+                f"kernels for {target.name} lack {finding.property.value}"
+                + (f" in {finding.function}" if finding.function else ""),
+                finding.evidence,
+                detail={
+                    "property": finding.property.value,
+                    "function": finding.function,
+                    "offset": finding.offset,
+                    "target": target.name,
+                },
+            )
+    return found
+
+
+def fnv1a(symbol: str) -> int:
+    """FNV-1a 64 of a symbol's UTF-8 bytes (Fowler, Noll, Vo): name_hash of the entry table."""
+    value = 0xCBF29CE484222325
+    for byte in symbol.encode():
+        value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return value
+
+
+def _first(property_: Property, faults: Iterable[tuple[int, str]], facts: Facts, evidence: str) -> Finding:
+    """Holds without a fault; else the first fault (address, text) decides what is reported."""
+    for address, text in sorted(faults):
+        return Finding(property_, False, text, facts.function_at(address), address)
+    return Finding(property_, True, evidence)
+
+
+def _plain(property_: Property, holds: bool, evidence: str, fault: str) -> Finding:
+    return Finding(property_, holds, evidence if holds else fault)
+
+
+def _kcfi(_: Target, facts: Facts) -> Finding:
+    entries = facts.elf.entries
+    faults = [(e.address, f"the table says type {e.type_id:#x}") for e in entries if e.type_id != TILE_TYPE]
+    faults += [
+        (e.address, f"{e.stored_id:#x} instead of the type id stands before the code")
+        for e in entries
+        if e.stored_id != TILE_TYPE
+    ]
+    faults += [(at, f"the type id stands at {at:#x} without an entry behind it") for at in facts.elf.stray_ids]
+    if not entries:
+        return Finding(Property.KCFI, False, "there is no entry table")
+    return _first(
+        Property.KCFI, faults, facts, f"type id {TILE_TYPE} before each of {len(entries)} entries and nowhere else"
+    )
+
+
+def _landing_pads(_: Target, facts: Facts) -> Finding:
+    faults = [(e.address, f"no landing pad at {e.address:#x}") for e in facts.elf.entries if not e.landing_pad]
+    return _first(Property.LANDING_PADS, faults, facts, f"at each of {len(facts.elf.entries)} entries")
+
+
+def _note(property_: Property, edge: int) -> Callable[[Target, Facts], Finding]:
+    def check(_: Target, facts: Facts) -> Finding:
+        wanted = _NOTES[facts.elf.machine][edge]
+        found = ", ".join(facts.elf.notes) or "no note"
+        return _plain(property_, wanted in facts.elf.notes, wanted, f"{wanted} is wanted, the file has {found}")
+
+    return check
+
+
+def _no_indirect_branch(_: Target, facts: Facts) -> Finding:
+    faults = [(branch.address, f"{branch.text} at {branch.address:#x}") for branch in facts.code.indirect]
+    faults += [(at, f"bytes at {at:#x} are no instruction") for at in facts.code.undecoded]
+    if facts.elf.uncovered_code:
+        return Finding(Property.NO_INDIRECT_BRANCH, False, f"{facts.elf.uncovered_code} bytes of code in no section")
+    return _first(Property.NO_INDIRECT_BRANCH, faults, facts, f"none in {facts.code.instructions} instructions")
+
+
+def _relro(_: Target, facts: Facts) -> Finding:
+    relro, table = facts.elf.relro, facts.elf.table_address
+    if relro is None:
+        return Finding(Property.RELRO, False, "no segment is read-only after relocation")
+    start, end = relro[0], relro[0] + relro[1]
+    left = [
+        s
+        for s in facts.elf.segments
+        if "w" in s.access and not (start <= s.address and s.address + s.memory_size <= end)
+    ]
+    if left:
+        return Finding(Property.RELRO, False, f"data at {left[0].address:#x} stays writable", offset=left[0].address)
+    if start % _PAGE or end % _PAGE:
+        return Finding(Property.RELRO, False, f"{start:#x}..{end:#x} does not fill pages of 64 KiB", offset=start)
+    if table is None or not start <= table < end:
+        return Finding(Property.RELRO, False, "the entry table is outside of it", TABLE, table or 0)
+    return Finding(Property.RELRO, True, f"{start:#x}..{end:#x}, {TABLE} inside")
+
+
+def _no_wx(_: Target, facts: Facts) -> Finding:
+    faults = [s for s in facts.elf.segments if "w" in s.access and "x" in s.access]
+    fault = f"segment at {faults[0].address:#x} is writable and executable" if faults else ""
+    return _plain(Property.NO_WX, not faults, ", ".join(s.access for s in facts.elf.segments), fault)
+
+
+def _no_needed(_: Target, facts: Facts) -> Finding:
+    wanted = [*facts.elf.needed, *facts.elf.undefined]
+    return _plain(Property.NO_NEEDED, not wanted, "nothing needed, nothing undefined", f"needs {', '.join(wanted)}")
+
+
+def _relative_only(_: Target, facts: Facts) -> Finding:
+    foreign = facts.elf.foreign_relocations
+    return _plain(
+        Property.RELATIVE_ONLY,
+        not foreign,
+        f"{facts.elf.relocations} relocations",
+        f"relocation of {foreign[0]}" if foreign else "",
+    )
+
+
+def _exports(_: Target, facts: Facts) -> Finding:
+    exported, table = facts.elf.exports, facts.elf.table_address
+    if exported != (TABLE,):
+        return Finding(Property.EXPORTS, False, f"exports {', '.join(exported) or 'nothing'}")
+    fault = f"the entry point is {facts.elf.entry_point:#x}, not {TABLE}"
+    return _plain(Property.EXPORTS, facts.elf.entry_point == table, f"{TABLE} alone", fault)
+
+
+def _full_width(target: Target, facts: Facts) -> Finding:
+    wanted = target.vector.register_class
+    uses = {use.register_class: use.instructions for use in facts.code.vectors}
+    shown = ", ".join(f"{name} {count}" for name, count in uses.items()) or "no vector instruction"
+    return _plain(Property.FULL_WIDTH, wanted in uses, shown, f"no instruction uses {wanted}: {shown}")
+
+
+_CHECKS: Mapping[Property, Callable[[Target, Facts], Finding]] = {
+    Property.KCFI: _kcfi,
+    Property.LANDING_PADS: _landing_pads,
+    Property.BRANCH_NOTE: _note(Property.BRANCH_NOTE, 0),
+    Property.RETURN_NOTE: _note(Property.RETURN_NOTE, 1),
+    Property.NO_INDIRECT_BRANCH: _no_indirect_branch,
+    Property.RELRO: _relro,
+    Property.NOW: lambda _, f: _plain(Property.NOW, f.elf.now, "NOW", "symbols may be bound late"),
+    Property.NX_STACK: lambda _, f: _plain(
+        Property.NX_STACK, not f.elf.stack_executable, "rw-", "the stack may be executable"
+    ),
+    Property.NO_WX: _no_wx,
+    Property.NO_TEXTREL: lambda _, f: _plain(
+        Property.NO_TEXTREL, not f.elf.text_relocations, "none", "relocations in code"
+    ),
+    Property.NO_SEARCH_PATH: lambda _, f: _plain(
+        Property.NO_SEARCH_PATH, not f.elf.search_paths, "none", f"searches {', '.join(f.elf.search_paths)}"
+    ),
+    Property.NO_NEEDED: _no_needed,
+    Property.RELATIVE_ONLY: _relative_only,
+    Property.EXPORTS: _exports,
+    Property.FULL_WIDTH: _full_width,
+    Property.NO_BUILD_PATH: lambda _, f: _plain(
+        Property.NO_BUILD_PATH, not f.elf.paths, "none", f"holds {', '.join(f.elf.paths)}"
+    ),
+}

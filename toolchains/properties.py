@@ -1,0 +1,39 @@
+"""The hardening properties that the gate reads from linked bytes; target files and hardening.json use these names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Property(StrEnum):
+    """A member's value is its name in files. Each is a fact about bytes, never about flags."""
+
+    KCFI = "kcfi"
+    """The KCFI id stands before each entry and nowhere else in executable bytes."""
+    LANDING_PADS = "landing-pads"
+    """Each entry starts with the machine's landing pad."""
+    BRANCH_NOTE = "branch-note"
+    """The note that switches forward-edge enforcement on: IBT, BTI."""
+    RETURN_NOTE = "return-note"
+    """The note that switches return protection on: SHSTK, PAC."""
+    NO_INDIRECT_BRANCH = "no-indirect-branch"
+    """No jump or call through a register or memory."""
+    RELRO = "relro"
+    """All data, the entry table included, is read-only after relocation, on pages of up to 64 KiB."""
+    NOW = "now"
+    NX_STACK = "nx-stack"
+    NO_WX = "no-wx"
+    """No segment is writable and executable."""
+    NO_TEXTREL = "no-textrel"
+    NO_SEARCH_PATH = "no-search-path"
+    """Neither RPATH nor RUNPATH."""
+    NO_NEEDED = "no-needed"
+    """No other library is needed, no symbol undefined."""
+    RELATIVE_ONLY = "relative-only"
+    """Every relocation is a RELATIVE one inside RELRO."""
+    EXPORTS = "exports"
+    """Exactly `kf_table` is exported, and it is the entry point."""
+    FULL_WIDTH = "full-width"
+    """The widest vector registers of the target are used."""
+    NO_BUILD_PATH = "no-build-path"
+    """No absolute path of a builder stands in the file."""

@@ -1,0 +1,206 @@
+"""A target is a file, `targets/<name>.toml`: adding a target is adding a file. Reading is strict."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from kernelfarm import canonical, digest
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from toolchains import features
+from toolchains.machines import MACHINES
+from toolchains.properties import Property
+
+_FOLDER = Path(__file__).parent / "targets"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+_FEATURE = re.compile(r"[+-][a-z0-9.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """`name` and `features` are LLVM's target-cpu and target-features of kernels.
+
+    `baseline` is the CPU of runtime, loader and crypto; `required` are the features that a device must have, by the
+    names of `toolchains.features`.
+    """
+
+    name: str
+    baseline: str
+    features: tuple[str, ...]
+    required: tuple[str, ...]
+
+    @property
+    def feature_string(self) -> str:
+        """Value of the function attribute `target-features`."""
+        return ",".join(self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Vector unit: bytes of a register, how many registers, FMA instructions per cycle, name of the register class."""
+
+    bytes: int
+    registers: int
+    fma_ports: int
+    register_class: str
+
+    @property
+    def f32_lanes(self) -> int:
+        """f32 values in a register."""
+        return self.bytes // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Sizes in bytes that schedules plan with; 0 = unknown or absent."""
+
+    l1d_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    line_bytes: int
+    on_chip_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Shapes of a matrix unit, each "MxNxK:type:layout"; empty = there is none."""
+
+    shapes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hardening:
+    """Properties that linked kernels must have, and those that this target cannot have; each is in one of the two."""
+
+    required: tuple[Property, ...]
+    impossible: tuple[Property, ...]
+
+    @property
+    def kcfi(self) -> bool:
+        """Whether indirect calls are checked by KCFI on this target."""
+        return Property.KCFI in self.required
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How its code is run where the machine is another one: `emulator` is a program name, empty = natively only."""
+
+    emulator: str
+    oldest_libc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One kind of device. `triple` is LLVM's, `machine` a key of `toolchains.machines`; highest `preference` wins."""
+
+    SCHEMA: ClassVar[str] = "target/1"
+
+    name: str
+    summary: str
+    triple: str
+    machine: str
+    preference: int
+    cpu: Cpu
+    vector: Vector
+    memory: Memory
+    matrix: Matrix
+    hardening: Hardening
+    run: Run
+
+    @property
+    def digest(self) -> Digest:
+        """Digest of the canonical JSON: comments and order in the file do not count."""
+        return digest.of_bytes(canonical.encode(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object, schema "target/1"."""
+        value: dict[str, Any] = canonical.to_json(self)
+        return value
+
+    @classmethod
+    def from_json(cls, data: Any) -> Target:
+        """The target that `to_json` wrote; raises `FarmError` SCHEMA_MISMATCH or TARGET_INVALID."""
+        target = canonical.from_json(cls, data, name="target")
+        _check(target)
+        return target
+
+
+def names() -> tuple[str, ...]:
+    """Names of all targets, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+@cache
+def load(name: str) -> Target:
+    """The target `name`; raises `FarmError` TARGET_UNKNOWN with the nearest names, TARGET_INVALID for a faulty file."""
+    known = names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`farm targets` lists them."
+        raise FarmError(
+            Code.TARGET_UNKNOWN, f"unknown target {name!r}", next_step=hint, detail={"target": name, "nearest": near}
+        )
+    return read(_FOLDER / f"{name}.toml")
+
+
+def read(path: Path) -> Target:
+    """The target in a file; raises `FarmError` TARGET_INVALID naming the file and the key."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        raise _invalid(path.name, "", f"not TOML: {reason}") from reason
+    if "schema" in data:
+        raise _invalid(path.name, "schema", "unknown key")
+    try:
+        target = canonical.from_json(Target, {"schema": Target.SCHEMA, **data}, name=path.name)
+    except FarmError as reason:
+        key = str(reason.detail.get("at", "")).removeprefix(path.name).removeprefix(".")
+        raise _invalid(path.name, key, reason.why) from reason
+    if target.name != path.stem:
+        raise _invalid(path.name, "name", f"the name {target.name!r} is not the name of the file")
+    _check(target)
+    return target
+
+
+def _check(target: Target) -> None:
+    """What types cannot say. The device header holds at most 31 bytes of the name."""
+
+    def require(holds: bool, key: str, why: str) -> None:
+        if not holds:
+            raise _invalid(f"{target.name}.toml", key, why)
+
+    require(_NAME.fullmatch(target.name) is not None, "name", "1 to 31 of a-z, 0-9 and -")
+    require(target.machine in MACHINES, "machine", f"one of {', '.join(sorted(MACHINES))}")
+    require(0 < target.preference < 1 << 16, "preference", "1 to 65535")
+    require(all(_FEATURE.fullmatch(f) for f in target.cpu.features), "cpu.features", "each is + or - and a name")
+    require(list(target.cpu.features) == sorted(set(target.cpu.features)), "cpu.features", "sorted, each once")
+    known = features.known(target.machine)
+    unknown = sorted(set(target.cpu.required) - set(known))
+    require(not unknown, "cpu.required", f"unknown feature {', '.join(unknown)}; known: {', '.join(known)}")
+    require(len(set(target.cpu.required)) == len(target.cpu.required), "cpu.required", "each once")
+    vector, memory = target.vector, target.memory
+    require(vector.bytes in (16, 32, 64, 128), "vector.bytes", "16, 32, 64 or 128")
+    require(vector.registers > 0, "vector.registers", "positive")
+    require(vector.fma_ports > 0, "vector.fma_ports", "positive")
+    require(
+        min(memory.l1d_bytes, memory.l2_bytes, memory.l3_bytes, memory.on_chip_bytes) >= 0, "memory", "not negative"
+    )
+    require(memory.line_bytes > 0, "memory.line_bytes", "positive")
+    listed = [*target.hardening.required, *target.hardening.impossible]
+    require(sorted(listed) == sorted(Property), "hardening", "each property in exactly one of required and impossible")
+
+
+def _invalid(file: str, key: str, why: str) -> FarmError:
+    return FarmError(
+        Code.TARGET_INVALID,
+        f"target file {file} is faulty" + (f" at {key}" if key else ""),
+        why,
+        "Compare it with the other files in toolchains/targets.",
+        {"file": file, "key": key},
+    )
