@@ -1,0 +1,8 @@
+"""One handler per ONNX operator and operator set version: a node of the model becomes nodes of the Media dialect."""
+
+from __future__ import annotations
+
+from kernelc.frontend.operators import data, elementwise, linear, windows
+from kernelc.frontend.operators.registry import handler_of, supported
+
+__all__ = ["data", "elementwise", "handler_of", "linear", "supported", "windows"]

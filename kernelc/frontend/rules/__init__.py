@@ -1,0 +1,1 @@
+"""Rules of simplification: each names one equality of graphs and says where it holds."""

@@ -1,0 +1,108 @@
+"""Which buffer every value of a grouped graph gets: blocked channels, halos for padded readers, reshapes as aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelc.graph import Graph, Group, Node, Tensor
+from kernelc.layout.buffer import Buffer
+from kernelc.layout.refuse import refused
+from kernelc.layout.window import Taps
+from kernelfarm.errors import Code, FarmError
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`buffers` by value name; `roots` maps each value to the one whose memory it is: itself or a reshape's operand."""
+
+    buffers: Mapping[str, Buffer]
+    roots: Mapping[str, str]
+
+
+def image(tensor: Tensor) -> tuple[int, int, int]:
+    """(channels, height, width) of a value: [1, C, H, W], or [1, C] as one pixel.
+
+    Raises `FarmError` LAYOUT_INFEASIBLE for other ranks, batches other than one, empty values and types other than f32.
+    """
+    shape = tensor.static_shape
+    if tensor.dtype == "f32" and len(shape) in (2, 4) and shape[0] == 1 and min(shape) > 0:
+        return (shape[1], *shape[2:]) if len(shape) == 4 else (shape[1], 1, 1)
+    raise FarmError(
+        Code.LAYOUT_INFEASIBLE,
+        f"the value {tensor.name} of type {tensor.dtype} {list(shape)} has no layout",
+        "values must be f32 of shape [1, C, H, W] or [1, C]",
+        "Build with --shape so that the batch is 1.",
+        {"tensor": tensor.name, "shape": list(shape), "dtype": tensor.dtype},
+    )
+
+
+def conv_taps(node: Node, graph: Graph) -> Taps:
+    """The window of a convolution; raises `FarmError` OPERATOR_NOT_LOWERED where its shapes are not two-dimensional."""
+    height, width = graph.tensors[node.inputs[1]].static_shape[2:]
+    return _taps(node, graph, height, width)
+
+
+def pool_taps(node: Node, graph: Graph) -> Taps:
+    """The window of a pooling node."""
+    height, width = node.integers("kernel")
+    return _taps(node, graph, height, width)
+
+
+def _taps(node: Node, graph: Graph, height: int, width: int) -> Taps:
+    strides, dilations = node.integers("strides"), node.integers("dilations")
+    top, left = node.integers("pads")[:2]
+    rows = graph.tensors[node.inputs[0]].static_shape[2]
+    outputs = graph.result(node).static_shape[2]
+    return Taps(height, width, strides[0], strides[1], dilations[0], dilations[1], top, left, rows, outputs)
+
+
+def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
+    """The layout of all values that groups read or write.
+
+    A graph input of few channels that only dense convolutions read stays plain (lanes = 1) but gets their halo.
+    """
+    roots = _roots(graph, groups)
+    halos: dict[str, tuple[int, int]] = {}
+    for group in groups:
+        if group.anchor.op == "conv":
+            name = roots[group.anchor.inputs[0]]
+            taps = conv_taps(group.anchor, graph)
+            right = taps.right(image(graph.tensors[name])[2], graph.result(group.anchor).static_shape[3])
+            before = halos.get(name, (0, 0))
+            halos[name] = max(before[0], taps.left), max(before[1], right)
+    buffers = {}
+    for name, root in roots.items():
+        used = 1 if _stays_plain(graph, groups, root, lanes) else lanes
+        buffers[name] = Buffer(*image(graph.tensors[root]), used, *halos.get(root, (0, 0)))
+    return Layout(buffers, roots)
+
+
+def _roots(graph: Graph, groups: Sequence[Group]) -> dict[str, str]:
+    roots = {port.tensor: port.tensor for port in graph.inputs}
+    for group in groups:
+        is_alias = group.anchor.op == "reshape" and not group.epilogue
+        if group.anchor.op == "reshape":
+            _check_reshape(graph, group.anchor)
+        roots[group.output] = roots[group.anchor.inputs[0]] if is_alias else group.output
+    return roots
+
+
+def _check_reshape(graph: Graph, node: Node) -> None:
+    before, after = (image(graph.tensors[name]) for name in (node.inputs[0], node.outputs[0]))
+    if before != after:
+        why = f"a reshape from {list(before)} to {list(after)} (channels, height, width) moves channels"
+        raise refused(node, why)
+
+
+def _stays_plain(graph: Graph, groups: Sequence[Group], root: str, lanes: int) -> bool:
+    if root not in graph.input_tensors or root in graph.output_tensors or image(graph.tensors[root])[0] >= lanes:
+        return False
+    readers = [group for group in groups if root in group.inputs]
+    return bool(readers) and all(
+        group.anchor.op == "conv"
+        and group.anchor.integer("group") == 1
+        and group.anchor.inputs[0] == root
+        and all(root not in node.inputs for node in group.epilogue)
+        for group in readers
+    )

@@ -1,0 +1,101 @@
+"""Between the caller's plain NCHW and the compiler's blocked layout, at the boundaries of the graph only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelc.layout.buffer import Buffer
+from kernelc.lowering.kernel import Kernel, kernel
+from kernelc.lowering.text import Index, Value, Writer
+from kernelc.lowering.tile import BLOCK, COLUMN, LANE, along_row, clear_halo, parts, walk
+from kernelc.schedule.split import Run, chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """y = x in another layout: plain (lanes = 1) to blocked, blocked to plain, or plain to plain with another halo.
+
+    Lanes of `y` past the last channel stay unwritten: nothing reads them.
+    """
+
+    x: Buffer
+    y: Buffer
+    columns: int
+
+    @property
+    def multiple(self) -> int:
+        """Column tiles are a multiple of this where possible: a whole vector, or a square block to transpose."""
+        return min(self.columns, max(self.x.lanes, self.y.lanes, 16))
+
+
+def lower(spec: Cast) -> Kernel:
+    """The kernel; its operands are x, y. One part per channel block (per channel where both are plain) and row."""
+    writer = Writer()
+    x, out = Value("%x", spec.x.shape), Value("%out", spec.y.shape)
+    lanes = max(spec.x.lanes, spec.y.lanes)
+    full, rest = divmod(spec.x.channels, lanes)
+
+    def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
+        channels = lanes if run.start < full else rest
+        current = clear_halo(writer, current, spec.y, block, row, 1)
+        return along_row(
+            writer, chunks(spec.y.width, spec.columns, spec.multiple), current,
+            lambda column, columns, value: _move(writer, spec, x, (block, row, column), (channels, columns), value),
+        )  # fmt: skip
+
+    runs = tuple(Run(start, count, 1) for start, count in ((0, full), (full, min(rest, 1))) if count)
+    result = walk(writer, runs, spec.y.height, out, one_row)
+    return kernel(
+        writer, [x], out, result, set(),
+        parts=parts(runs, spec.y.height), tile=f"1x{spec.columns}", flop=0,
+    )  # fmt: skip
+
+
+def _move(
+    writer: Writer, spec: Cast, x: Value, place: tuple[Index, Index, Index], extents: tuple[int, int], out: Value
+) -> Value:
+    """Copy `extents` = (channels, columns) at `place` = (block, row, column)."""
+    channels = extents[0]
+    dims = "wo" if min(extents) > 1 else "o" if channels > 1 else "w"
+    lanes = max(spec.x.lanes, spec.y.lanes)
+    source = _side(writer, spec.x, lanes, place, extents, dims)
+    target = _side(writer, spec.y, lanes, place, extents, dims)
+    if len(dims) == 1 and spec.x.lanes != spec.y.lanes:
+        # one axis with a stride on one side: a generic that only copies would be folded into a call of memrefCopy
+        extent = max(extents)
+        return writer.move(x, source.offsets, source.axes[0], out, target.offsets, target.axes[0], extent)
+    values = writer.slice(x, source.offsets, source.sizes, source.axes)
+    before = writer.slice(out, target.offsets, target.sizes, target.axes)
+    moved = writer.generic(dims, [(values, source.access)], before, target.access, [], "%a0")
+    return writer.insert(moved, out, target.offsets, target.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Window of one side, the axes of it that stay, and their loops."""
+
+    offsets: tuple[Index, ...]
+    sizes: tuple[int, ...]
+    axes: tuple[int, ...]
+    access: str
+
+
+def _side(
+    writer: Writer,
+    buffer: Buffer,
+    lanes: int,
+    place: tuple[Index, Index, Index],
+    extents: tuple[int, int],
+    dims: str,
+) -> _Side:
+    block, row, column = place
+    channels, columns = extents
+    plain = buffer.lanes == 1
+    letters = {COLUMN: "w", BLOCK if plain else LANE: "o"}
+    axes = tuple(axis for axis in sorted(letters) if letters[axis] in dims)
+    return _Side(
+        (writer.mul(block, lanes if plain else 1), row, writer.add(column, buffer.left), 0),
+        (channels, 1, columns, 1) if plain else (1, 1, columns, channels),
+        axes,
+        "".join(letters[axis] for axis in axes),
+    )

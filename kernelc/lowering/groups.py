@@ -1,0 +1,219 @@
+"""One fusion group to one kernel: the form of its anchor, its tile, its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kernelc.graph import Graph, Group, Node
+from kernelc.layout.assign import conv_taps, pool_taps
+from kernelc.layout.buffer import Buffer
+from kernelc.layout.packing import Packing
+from kernelc.layout.refuse import refused
+from kernelc.layout.segments import Use
+from kernelc.layout.window import Taps
+from kernelc.lowering import average, cast, contraction, depthwise, elementwise, pool, softmax
+from kernelc.lowering.kernel import Kernel
+from kernelc.lowering.operands import Context, Operand, PortOperand, epilogue_steps, step_of
+from kernelc.lowering.steps import BINARY, UNARY, Step
+from kernelc.schedule.cost import Machine, contraction_tile, depthwise_columns, stream_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel and what it works on: what it reads in argument order, then what it writes."""
+
+    name: str
+    kind: str
+    kernel: Kernel
+    operands: tuple[Operand, ...]
+
+
+def lower_group(context: Context, machine: Machine, group: Group) -> Lowered | None:
+    """The kernel of a group; None for a reshape that only renames memory.
+
+    Raises `FarmError` OPERATOR_NOT_LOWERED with the node and the reason.
+    """
+    node = group.anchor
+    if node.op == "reshape" and not group.epilogue:
+        return None
+    steps, others = epilogue_steps(context, group.epilogue, node.outputs[0])
+    kernel, reads = _FORMS[node.op](context, machine, group, steps)
+    return Lowered(group.name, node.op, kernel, (*reads, *others, context.value(group.output)))
+
+
+def check_anchor(graph: Graph, group: Group) -> None:
+    """Raise `FarmError` OPERATOR_NOT_LOWERED for an anchor that no form lowers, before any layout is chosen."""
+    node = group.anchor
+    if node.op not in _FORMS:
+        raise refused(node, "the backend has no form for this operator")
+    values = [name for name in node.operands if name not in graph.weights]
+    if not values or (node.op not in _ELEMENTWISE and node.inputs[0] not in values):
+        raise refused(node, "it works on a constant")
+
+
+Form = Callable[[Context, Machine, Group, tuple[Step, ...]], tuple[Kernel, list[Operand]]]
+
+
+def _conv(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    graph = context.graph
+    weight = graph.weights.get(node.inputs[1])
+    if weight is None:
+        raise refused(node, "its weights are not constant")
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    taps = conv_taps(node, graph)
+    reads: list[Operand] = [context.value(node.inputs[0])]
+    if node.integer("group") == 1:
+        reads += [Use(weight, Packing("dense", context.lanes, y.channels)), *_bias(context, node, y)]
+        return _contraction(machine, x, y, taps, len(reads) > 2, steps), reads
+    if not node.integer("group") == x.channels == y.channels:
+        raise refused(node, "grouped convolution is lowered only where each group is one channel in and one out")
+    reads += [Use(weight, Packing("depthwise", context.lanes, y.channels)), *_bias(context, node, y)]
+    columns = depthwise_columns(
+        machine, taps=taps.height * taps.width, kernel_width=taps.width, stride=taps.column_stride, width=y.width
+    )
+    return depthwise.lower(depthwise.Depthwise(x, y, taps, len(reads) > 2, steps, columns)), reads
+
+
+def _matmul(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    weight = context.graph.weights.get(node.inputs[1])
+    if weight is None or len(weight.shape) != 2 or len(context.graph.result(node).static_shape) != 2:
+        raise refused(node, "only [1, K] times a constant [K, N] is lowered")
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    use = Use(weight, Packing("matrix", context.lanes, y.channels))
+    reads: list[Operand] = [context.value(node.inputs[0]), use, *_bias(context, node, y)]
+    return _contraction(machine, x, y, Taps(1, 1, 1, 1, 1, 1, 0, 0, 1, 1), len(reads) > 2, steps), reads
+
+
+def _bias(context: Context, node: Node, y: Buffer) -> list[Operand]:
+    if len(node.operands) < 3:
+        return []
+    weight = context.graph.weights.get(node.inputs[2])
+    if weight is None:
+        raise refused(node, "its bias is not constant")
+    return [Use(weight, Packing("blocked", context.lanes, y.channels))]
+
+
+def _contraction(machine: Machine, x: Buffer, y: Buffer, taps: Taps, bias: bool, steps: tuple[Step, ...]) -> Kernel:
+    """A dense kernel with the cheapest tile; an image without halos may be seen with other rows where taps are 1x1."""
+    images = _images(x, y, taps, steps)
+    full, rest = divmod(x.channels, x.lanes)
+    tile = contraction_tile(
+        machine,
+        steps=taps.height * taps.width * x.channels,
+        exits=taps.height * taps.width * ((full > 0) + (rest > 0)),
+        blocks=y.blocks,
+        images=images,
+    )
+    size = (tile.height, tile.width)
+    if size != (y.height, y.width):
+        x, y = x.reshaped(*size), y.reshaped(*size)
+        taps = replace(taps, rows=tile.height, outputs=tile.height)
+        steps = tuple(_reshaped_step(step, size) for step in steps)
+    return contraction.lower(contraction.Contraction(x, y, taps, bias, steps, tile.blocks, tile.columns))
+
+
+def _images(x: Buffer, y: Buffer, taps: Taps, steps: tuple[Step, ...]) -> list[tuple[int, int]]:
+    own = (y.height, y.width)
+    pointwise = Taps(1, 1, 1, 1, taps.row_dilation, taps.column_dilation, 0, 0, x.height, y.height)
+    if taps != pointwise or any(buffer.has_halo for buffer in [x, y, *filter(None, (step.operand for step in steps))]):
+        return [own]
+    pixels = y.height * y.width
+    return [own] + [(rows, pixels // rows) for rows in range(pixels, 0, -1) if pixels % rows == 0 and rows != y.height]
+
+
+def _reshaped_step(step: Step, size: tuple[int, int]) -> Step:
+    if step.operand is None or step.operand.height * step.operand.width == 1:
+        return step
+    return replace(step, operand=step.operand.reshaped(*size))
+
+
+def _global_average(
+    context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    source = group.anchor.inputs[0]
+    spec = average.GlobalAverage(context.buffer(source), context.buffer(group.output), steps, stream_columns(machine))
+    return average.lower(spec), [context.value(source)]
+
+
+def _pool(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    count_pads = node.op == "average_pool" and bool(node.integer("count_include_pad"))
+    if count_pads and node.integer("ceil_mode"):
+        raise refused(node, "count_include_pad together with ceil_mode is not lowered")
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    kind: Literal["max", "average"] = "max" if node.op == "max_pool" else "average"
+    spec = pool.Pool(kind, x, y, pool_taps(node, context.graph), count_pads, steps, stream_columns(machine))
+    return pool.lower(spec), [context.value(node.inputs[0])]
+
+
+def _softmax(
+    context: Context, _machine: Machine, group: Group, steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    if node.integer("axis") != 1:
+        raise refused(node, f"softmax is lowered along the channels (dimension 1) only, not {node.integer('axis')}")
+    spec = softmax.Softmax(context.buffer(node.inputs[0]), context.buffer(group.output), steps)
+    return softmax.lower(spec), [context.value(node.inputs[0])]
+
+
+def _reshape(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    source = group.anchor.inputs[0]
+    spec = elementwise.Elementwise(context.buffer(source), context.buffer(group.output), steps, stream_columns(machine))
+    return elementwise.lower(spec), [context.value(source)]
+
+
+def _elementwise(
+    context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    """The anchor is the first step; what it works on is the operand of the result's size."""
+    node = group.anchor
+    shape = context.graph.result(node).static_shape
+    values = [name for name in node.operands if name not in context.graph.weights]
+    whole = [name for name in values if context.graph.tensors[name].static_shape == shape]
+    if not whole:
+        raise refused(node, "no operand has the size of the result")
+    first, operand = step_of(context, node, whole[0])
+    spec = elementwise.Elementwise(
+        context.buffer(whole[0]), context.buffer(group.output), (first, *steps), stream_columns(machine)
+    )
+    return elementwise.lower(spec), [context.value(whole[0]), *([operand] if operand is not None else [])]
+
+
+_ELEMENTWISE = (*BINARY, *UNARY)
+_FORMS: Mapping[str, Form] = {
+    "conv": _conv,
+    "matmul": _matmul,
+    "global_average_pool": _global_average,
+    "max_pool": _pool,
+    "average_pool": _pool,
+    "softmax": _softmax,
+    "reshape": _reshape,
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+}
+
+
+def boundary_input(context: Context, number: int) -> Lowered:
+    """The copy of the `number`-th graph input into the compiler's layout."""
+    y = context.buffer(context.graph.inputs[number].tensor)
+    x = Buffer(y.channels, y.height, y.width, 1)
+    columns = context.lanes * (4 if y.lanes == 1 else 1)
+    kernel = cast.lower(cast.Cast(x, y, columns))
+    value = context.value(context.graph.inputs[number].tensor)
+    return Lowered(f"input{number}", "layout_cast", kernel, (PortOperand("input", number), value))
+
+
+def boundary_output(context: Context, number: int) -> Lowered:
+    """The copy of a value into the caller's memory of the `number`-th graph output."""
+    x = context.buffer(context.graph.outputs[number].tensor)
+    y = Buffer(x.channels, x.height, x.width, 1)
+    columns = context.lanes
+    if x.height * x.width == 1 and not x.has_halo:  # the channels of one pixel lie in a row already
+        x, y = Buffer(1, 1, x.blocks * x.lanes, 1), Buffer(1, 1, x.channels, 1)
+        columns *= 4
+    kernel = cast.lower(cast.Cast(x, y, columns))
+    value = context.value(context.graph.outputs[number].tensor)
+    return Lowered(f"output{number}", "layout_cast", kernel, (value, PortOperand("output", number)))

@@ -1,0 +1,138 @@
+"""From a kernel's MLIR text to the LLVM IR text of one object: passes, and what MLIR cannot say, added to the text.
+
+MLIR 22 drops KCFI types, has no per-function CPU for functions that it lowers, and writes no module flags for the
+control-flow notes. LTO of bare IR once silently fell back to 128-bit code, hence the attributes on every function.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from kernelc import mlir
+from kernelc.lowering.kernel import FUNCTION, Kernel
+from kernelfarm.errors import Code, FarmError
+from toolchains.machines import MACHINES
+from toolchains.target import Target
+
+LARGEST_VECTOR = 2048
+"""Elements of the largest vector that may reach LLVM: a larger one means an untiled tensor and minutes in LLVM."""
+
+TILE_TYPE = 1774936839
+"""KCFI id of void(void *, int64_t, int64_t) with normalised integers; the same number on every target."""
+
+TRANSFORM = mlir.Stage("transformed", "builtin.module(transform-interpreter)", erase="transform.named_sequence")
+_HOIST = "func.func(loop-invariant-subset-hoisting),canonicalize,cse,loop-invariant-code-motion"
+MIDDLE = (
+    # One round per loop level that carries an accumulator (channel, block, kernel row) and one to spare: a value that
+    # is not a vector by then would become an allocation.
+    mlir.Stage(
+        "hoisted",
+        f"builtin.module(canonicalize,cse,loop-invariant-code-motion,{','.join([_HOIST] * 4)},canonicalize,cse)",
+    ),
+    mlir.Stage(
+        "bufferised",
+        "builtin.module(one-shot-bufferize{bufferize-function-boundaries=true"
+        " function-boundary-type-conversion=identity-layout-map},canonicalize,cse,drop-equivalent-buffer-results,"
+        "func.func(buffer-loop-hoisting,promote-buffers-to-stack{max-alloc-size-in-bytes=4096}))",
+    ),
+)
+DOWN = mlir.Stage(
+    "llvm",
+    "builtin.module(func.func(lower-vector-mask),func.func(convert-vector-to-scf{full-unroll=true}),canonicalize,cse,"
+    "func.func(lower-vector-multi-reduction),expand-strided-metadata,lower-affine,convert-scf-to-cf,"
+    "convert-vector-to-llvm{vector-transpose-lowering=shuffle16x16 reassociate-fp-reductions=true},"
+    "convert-math-to-llvm,finalize-memref-to-llvm,"
+    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},convert-arith-to-llvm,convert-index-to-llvm,"
+    "convert-cf-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
+)
+
+
+def lower(kernel: Kernel, target: Target) -> str:
+    """LLVM IR text of the object that holds one kernel: a private function and the tile function `kernel.symbol`."""
+    stages = (TRANSFORM, *MIDDLE, DOWN)
+    return finish(mlir.to_llvm(kernel.text, stages, inspect=_guard), kernel, target)
+
+
+def _guard(stage: str, text: str) -> None:
+    for shape in sorted(set(re.findall(r"vector<([0-9x]+)x[a-z0-9]+>", text))):
+        if prod(int(extent) for extent in shape.split("x")) > LARGEST_VECTOR:
+            raise FarmError(
+                Code.VECTOR_TOO_LARGE,
+                f"a vector of {shape} elements after the stage {stage!r}",
+                f"more than {LARGEST_VECTOR}: a tensor was not tiled or not fused",
+                "This is a defect of the compiler: report it with the replay command.",
+            )
+
+
+_DEFINITION = re.compile(rf"^define void @{FUNCTION}\(([^)]*)\) \{{$", re.MULTILINE)
+_FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(.*)\}$", re.MULTILINE)
+_FOREIGN = re.compile(r"^declare [^@]*(@(?!llvm\.)[^(]+)\(", re.MULTILINE)
+_COPY = re.compile(r"call void @llvm\.mem\w+\.[^(]*\(.*, i64 (?:(\d+)|%\w+), i1 false\)")
+_ATTRIBUTES = "#900"
+_METADATA = 9000
+"""Numbers far above those that MLIR uses."""
+
+
+def finish(text: str, kernel: Kernel, target: Target) -> str:
+    """Add to the IR text: the tile function with its KCFI type, CPU attributes, module flags, a fixed source name.
+
+    Raises `FarmError` IR_UNEXPECTED where the text is not what MLIR 22 writes.
+    """
+    match = _once(_DEFINITION, text)
+    _check_calls(text, target)
+    pointers = match.group(1).count("ptr ")
+    if pointers != len(kernel.operands) or match.group(1).count("i64 ") != 2:
+        raise FarmError(Code.IR_UNEXPECTED, "the kernel function has other arguments than its operands", match.group(0))
+    private = match.group(1).replace("ptr ", "ptr noalias ")
+    text = _DEFINITION.sub(f"define internal void @{FUNCTION}({private}) {_ATTRIBUTES} {{", text)
+    flags = [("kcfi", 4, 1), ("cfi-normalize-integers", 4, 1), ("PIC Level", 8, 2)]
+    flags += MACHINES[target.machine].module_flags
+    numbers = ", ".join(f"!{_METADATA + 1 + number}" for number in range(len(flags)))
+    _once(_FLAGS, text)
+    text = _FLAGS.sub(rf"!llvm.module.flags = !{{\1, {numbers}}}", text)
+    text, found = re.subn(r'^source_filename = ".*"$', 'source_filename = "kernel"', text, flags=re.MULTILINE)
+    if found != 1:
+        raise FarmError(Code.IR_UNEXPECTED, "the LLVM IR names no source file")
+    lines = [text.rstrip("\n"), "", *_tile_function(kernel.symbol, pointers), ""]
+    lines.append(f"!{_METADATA} = !{{i32 {TILE_TYPE}}}")
+    for number, (name, behaviour, value) in enumerate(flags):
+        lines.append(f'!{_METADATA + 1 + number} = !{{i32 {behaviour}, !"{name}", i32 {value}}}')
+    cpu = f'"target-cpu"="{target.cpu.name}" "target-features"="{target.cpu.feature_string}"'
+    attributes = f'nounwind "no-builtins" {cpu}'  # no-builtins: no loop becomes a call of memcpy or memset
+    lines.append(f"attributes {_ATTRIBUTES} = {{ {attributes} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _check_calls(text: str, target: Target) -> None:
+    """Refuse calls of other functions, and copies that the back end might not expand in place (over four vectors)."""
+    calls = sorted(set(_FOREIGN.findall(text)))
+    for match in _COPY.finditer(text):
+        if match.group(1) is None or int(match.group(1)) > 4 * target.vector.bytes:
+            calls.append(match.group(0).strip())
+    if calls:
+        raise FarmError(
+            Code.IR_UNEXPECTED,
+            f"the kernel calls {', '.join(calls)}",
+            "a value was copied or allocated instead of being held in vectors",
+        )
+
+
+def _tile_function(symbol: str, pointers: int) -> list[str]:
+    """`symbol`(ctx, begin, end): loads ctx->operands[i] and calls the kernel. No operand overlaps the output."""
+    lines = [
+        f"define hidden void @{symbol}(ptr %ctx, i64 %begin, i64 %end) {_ATTRIBUTES} !kcfi_type !{_METADATA} {{",
+        "  %operands = load ptr, ptr %ctx, align 8",
+    ]
+    for number in range(pointers):
+        lines.append(f"  %a{number} = getelementptr inbounds ptr, ptr %operands, i64 {number}")
+        lines.append(f"  %p{number} = load ptr, ptr %a{number}, align 8")
+    arguments = "".join(f"ptr %p{number}, " for number in range(pointers))
+    return [*lines, f"  call void @{FUNCTION}({arguments}i64 %begin, i64 %end)", "  ret void", "}"]
+
+
+def _once(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    found = list(pattern.finditer(text))
+    if len(found) != 1:
+        raise FarmError(Code.IR_UNEXPECTED, f"{len(found)} places match {pattern.pattern!r} in the LLVM IR")
+    return found[0]

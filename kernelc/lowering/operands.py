@@ -1,0 +1,109 @@
+"""What the kernels of a graph read and write, and how the other operands of element-wise nodes become steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelc.graph import Graph, Node, Weight
+from kernelc.layout.assign import Layout, image
+from kernelc.layout.buffer import Buffer
+from kernelc.layout.packing import Packing
+from kernelc.layout.refuse import refused
+from kernelc.layout.segments import Use
+from kernelc.lowering.steps import BINARY, UNARY, Step
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOperand:
+    """A value in the arena, by the name of the value whose memory it is."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortOperand:
+    """The caller's memory of the `number`-th graph input or output, plain NCHW."""
+
+    direction: Literal["input", "output"]
+    number: int
+
+
+Operand = ValueOperand | Use | PortOperand
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A graph with its layout, for a vector width of `lanes`."""
+
+    graph: Graph
+    layout: Layout
+    lanes: int
+
+    def buffer(self, name: str) -> Buffer:
+        """Buffer of a value."""
+        return self.layout.buffers[name]
+
+    def value(self, name: str) -> ValueOperand:
+        """Operand of a value."""
+        return ValueOperand(self.layout.roots[name])
+
+    def per_channel(self, channels: int) -> Buffer:
+        """Buffer of one number per channel."""
+        return Buffer(channels, 1, 1, self.lanes)
+
+
+def epilogue_steps(context: Context, nodes: Sequence[Node], value: str) -> tuple[tuple[Step, ...], list[Operand]]:
+    """The steps of element-wise `nodes`, the first of which reads `value`, and the operands of those that have one."""
+    steps: list[Step] = []
+    operands: list[Operand] = []
+    for node in nodes:
+        step, operand = step_of(context, node, value)
+        steps.append(step)
+        operands += [operand] if operand is not None else []
+        value = node.outputs[0]
+    return tuple(steps), operands
+
+
+def step_of(context: Context, node: Node, value: str) -> tuple[Step, Operand | None]:
+    """One element-wise node on the running value `value`."""
+    if node.op in UNARY:
+        return Step(node.op, _numbers(node)), None
+    if node.op not in BINARY or len(node.inputs) != 2 or value not in node.inputs:
+        raise refused(node, "it is not an element-wise operation of the backend")
+    swapped = node.inputs[0] != value
+    other = node.inputs[0] if swapped else node.inputs[1]
+    weight = context.graph.weights.get(other)
+    if weight is None:
+        return Step(node.op, (), _tensor_operand(context, node, other), swapped), context.value(other)
+    if len(weight.data) == 4:
+        return Step(node.op, (float(weight.array.reshape(-1)[0]),), None, swapped), None
+    packing = _weight_packing(context, node, weight)
+    buffer = Buffer(packing.channels, packing.height, packing.width, packing.lanes)
+    return Step(node.op, (), buffer, swapped), Use(weight, packing)
+
+
+def _numbers(node: Node) -> tuple[float, ...]:
+    names = {"clip": ("min", "max"), "hard_sigmoid": ("alpha", "beta")}.get(node.op, ())
+    return tuple(node.real(name) for name in names)
+
+
+def _tensor_operand(context: Context, node: Node, name: str) -> Buffer:
+    result, shape = context.graph.result(node).static_shape, context.graph.tensors[name].static_shape
+    per_channel = len(shape) == len(result) and shape[:2] == result[:2] and all(size == 1 for size in shape[2:])
+    if shape != result and not per_channel:
+        raise refused(node, f"an operand of shape {list(shape)} does not spread over {list(result)} by channels")
+    return context.buffer(name)
+
+
+def _weight_packing(context: Context, node: Node, weight: Weight) -> Packing:
+    """A constant of the result's size, or one number per channel."""
+    channels, height, width = image(context.graph.result(node))
+    rank = len(context.graph.result(node).static_shape)
+    shape = (1,) * (rank - len(weight.shape)) + weight.shape
+    if shape[1:] == (channels, *(1,) * (rank - 2)) and shape[0] == 1:
+        return Packing("blocked", context.lanes, channels)
+    if shape == context.graph.result(node).static_shape:
+        return Packing("blocked", context.lanes, channels, height, width)
+    raise refused(node, f"a constant of shape {list(weight.shape)} does not spread by channels")

@@ -1,0 +1,84 @@
+"""All kernels of a grouped graph in execution order, with their memory: what the entry table is written from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelc.graph import Graph, Group
+from kernelc.layout.arena import Arena, Lifetime, plan
+from kernelc.layout.assign import Layout, assign
+from kernelc.layout.segments import Use, WeightsFile, weights_file
+from kernelc.lowering.groups import Lowered, boundary_input, boundary_output, check_anchor, lower_group
+from kernelc.lowering.kernel import Kernel
+from kernelc.lowering.operands import Context, ValueOperand
+from kernelc.schedule.cost import Machine
+from kernelfarm.errors import Code, FarmError
+from toolchains.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`ops` run in order; equal kernels share a function; `arena` and `weights` say where their operands lie."""
+
+    graph: Graph
+    layout: Layout
+    ops: tuple[Lowered, ...]
+    arena: Arena
+    weights: WeightsFile
+
+    @property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The distinct kernels by symbol, sorted."""
+        found = {op.kernel.symbol: op.kernel for op in self.ops}
+        return dict(sorted(found.items()))
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of one inference."""
+        return sum(op.kernel.flop for op in self.ops)
+
+
+def machine_of(target: Target) -> Machine:
+    """What schedules need to know of a target."""
+    return Machine(target.vector.f32_lanes, target.vector.registers, target.memory.l2_bytes)
+
+
+def build_program(graph: Graph, groups: Sequence[Group], target: Target) -> Program:
+    """Lower every group and plan the memory.
+
+    Raises `FarmError` OPERATOR_NOT_LOWERED or LAYOUT_INFEASIBLE with the node or value.
+    """
+    for group in groups:
+        check_anchor(graph, group)
+    machine = machine_of(target)
+    layout = assign(graph, groups, machine.lanes)
+    context = Context(graph, layout, machine.lanes)
+    _check_outputs(graph, layout)
+    ops = [boundary_input(context, number) for number in range(len(graph.inputs))]
+    ops += [op for group in groups if (op := lower_group(context, machine, group)) is not None]
+    ops += [boundary_output(context, number) for number in range(len(graph.outputs))]
+    uses = [operand for op in ops for operand in op.operands if isinstance(operand, Use)]
+    return Program(graph, layout, tuple(ops), plan(lifetimes(ops, layout)), weights_file(uses))
+
+
+def lifetimes(ops: Sequence[Lowered], layout: Layout) -> list[Lifetime]:
+    """From the op that writes a value to the last one that reads it. Inclusive, so no op writes what it reads."""
+    steps: dict[str, list[int]] = {}
+    for step, op in enumerate(ops):
+        for operand in op.operands:
+            if isinstance(operand, ValueOperand):
+                steps.setdefault(operand.name, []).append(step)
+    return [Lifetime(name, layout.buffers[name].bytes, found[0], found[-1]) for name, found in steps.items()]
+
+
+def _check_outputs(graph: Graph, layout: Layout) -> None:
+    for port in graph.outputs:
+        if port.tensor not in layout.buffers:
+            raise FarmError(
+                Code.LAYOUT_INFEASIBLE,
+                f"the graph output {port.name!r} is a constant",
+                "no operation computes it",
+                "Remove the output from the model.",
+                {"output": port.name},
+            )

@@ -1,0 +1,45 @@
+"""Static covers of a range by tiles of at most two sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`count` tiles of `size`, the first one at `start`."""
+
+    start: int
+    count: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """One past the last covered index."""
+        return self.start + self.count * self.size
+
+    def moved(self, offset: int) -> Run:
+        """The same tiles `offset` further on."""
+        return Run(self.start + offset, self.count, self.size)
+
+
+def balanced(extent: int, largest: int) -> tuple[Run, ...]:
+    """Cover [0, extent) by the fewest tiles of at most `largest`, of sizes that differ by one: 13 by 6 is 5, 4, 4."""
+    tiles = -(-extent // largest)
+    size, longer = divmod(extent, tiles)
+    runs = [Run(0, longer, size + 1)] if longer else []
+    start = longer * (size + 1)
+    return (*runs, Run(start, tiles - longer, size))
+
+
+def chunks(extent: int, largest: int, multiple: int) -> tuple[Run, ...]:
+    """Cover [0, extent) by tiles of `largest`, then one of a multiple of `multiple`, then the rest."""
+    runs = []
+    start = 0
+    for size in (largest, (extent % largest) // multiple * multiple, extent % largest % multiple):
+        count = (extent - start) // size if size else 0
+        count = count if size == largest else min(count, 1)
+        if count:
+            runs.append(Run(start, count, size))
+            start += count * size
+    return tuple(runs)

@@ -1,0 +1,171 @@
+"""Every class of operator on small odd shapes, compiled, run, compared with plain NumPy; every cut gives equal bits.
+
+Shapes are chosen against the tiles: channels that fill no block, rows shorter than a tile, single rows and columns,
+strides and pads that differ by axis. The arena starts as NaN, so whatever a kernel fails to write shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelc.graph import Graph
+from tests.support import plain_numpy
+from tests.support.backend_graphs import Maker
+from tests.support.kernel_runs import agree, backwards, compile_graph, targets, thirds
+
+Case = Callable[[Maker], tuple[str, ...]]
+
+
+def pooling(op: str, x: str, make: Maker, **attrs: object) -> str:
+    given = {"kernel": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "dilations": (1, 1), "ceil_mode": 0, **attrs}
+    if op == "average_pool":
+        given.setdefault("count_include_pad", 0)
+    return make.node(op, x, **given)  # type: ignore[arg-type]
+
+
+def squeeze_and_excite(make: Maker) -> tuple[str, ...]:
+    x = make.node("relu", make.conv(make.input(1, 3, 12, 20), 20, 3, pads=(1, 1, 1, 1), strides=(2, 1)))
+    gate = make.conv(make.node("global_average_pool", x), 5, 1)
+    gate = make.node("hard_sigmoid", make.conv(make.node("relu", gate), 20, 1), alpha=0.2, beta=0.5)
+    return (make.conv(make.node("mul", x, gate), 9, 1),)
+
+
+def residual(make: Maker) -> tuple[str, ...]:
+    x = make.conv(make.input(1, 16, 5, 11), 24, 1)
+    inner = make.conv(make.node("hard_swish", x), 24, 3, pads=(1, 1, 1, 1))
+    return (make.node("relu", make.node("add", inner, x)), x)
+
+
+def classifier(make: Maker) -> tuple[str, ...]:
+    pooled = make.node("global_average_pool", make.input(1, 37, 3, 5))
+    flat = make.node("reshape", pooled, shape=(1, 37))
+    scores = make.node("matmul", flat, make.weight(37, 19, scale=0.2), make.weight(19))
+    return (make.node("softmax", scores, axis=1),)
+
+
+def halos_of_two_readers(make: Maker) -> tuple[str, ...]:
+    x = make.node("relu", make.input(1, 18, 6, 7))
+    wide = make.conv(x, 18, (1, 5), pads=(0, 2, 0, 2), group=18)
+    return (make.node("add", wide, x), make.conv(x, 7, 3, pads=(1, 0, 1, 2)))
+
+
+CASES: dict[str, Case] = {
+    "conv-1x1": lambda m: (m.conv(m.input(1, 24, 7, 9), 40, 1),),
+    "conv-1x1-one-pixel": lambda m: (m.conv(m.input(1, 33, 1, 1), 50, 1),),
+    "conv-1x1-strided": lambda m: (m.conv(m.input(1, 16, 5, 9), 17, 1, strides=(2, 3), bias=False),),
+    "conv-1x1-padded": lambda m: (m.conv(m.input(1, 4, 3, 4), 4, 1, pads=(1, 2, 0, 1)),),
+    "conv-3x3": lambda m: (m.conv(m.input(1, 20, 9, 13), 21, 3, pads=(1, 1, 1, 1)),),
+    "conv-3x3-no-pads": lambda m: (m.conv(m.input(1, 17, 6, 8), 16, 3),),
+    "conv-3x3-one-row": lambda m: (m.conv(m.input(1, 8, 1, 30), 24, 3, pads=(1, 1, 1, 1)),),
+    "conv-3x3-one-column": lambda m: (m.conv(m.input(1, 8, 9, 1), 24, 3, pads=(1, 1, 1, 1)),),
+    "conv-3x3-strides-2-1": lambda m: (m.conv(m.input(1, 24, 8, 11), 8, 3, strides=(2, 1), pads=(1, 1, 1, 1)),),
+    "conv-asymmetric-pads": lambda m: (m.conv(m.input(1, 5, 7, 6), 12, (2, 4), pads=(0, 2, 1, 1), strides=(1, 2)),),
+    "conv-dilated": lambda m: (m.conv(m.input(1, 9, 9, 12), 10, 3, pads=(2, 3, 2, 3), dilations=(2, 3)),),
+    "conv-first-layer": lambda m: (m.conv(m.input(1, 3, 13, 19), 8, 3, strides=(2, 2), pads=(1, 1, 1, 1)),),
+    "conv-7x7": lambda m: (m.conv(m.input(1, 1, 9, 17), 18, 7, strides=(2, 2), pads=(3, 3, 3, 3)),),
+    "conv-kernel-taller-than-image": lambda m: (m.conv(m.input(1, 6, 2, 9), 6, 5, pads=(2, 2, 2, 2)),),
+    "conv-no-input-for-a-row": lambda m: (m.conv(m.input(1, 2, 1, 3), 3, 1, pads=(2, 0, 2, 0)),),
+    "depthwise-3x3": lambda m: (m.conv(m.input(1, 40, 6, 15), 40, 3, pads=(1, 1, 1, 1), group=40),),
+    "depthwise-5x5-strides-2-1": lambda m: (
+        m.conv(m.input(1, 24, 7, 21), 24, 5, pads=(2, 2, 2, 2), strides=(2, 1), group=24),
+    ),
+    "depthwise-narrow": lambda m: (m.conv(m.input(1, 3, 9, 2), 3, 3, pads=(1, 1, 1, 1), group=3, bias=False),),
+    "depthwise-dilated": lambda m: (
+        m.conv(m.input(1, 18, 7, 9), 18, 3, pads=(2, 2, 2, 2), dilations=(2, 2), strides=(1, 2), group=18),
+    ),
+    "matmul": lambda m: (m.node("matmul", m.input(1, 45), m.weight(45, 70, scale=0.2)),),
+    "matmul-bias": lambda m: (m.node("matmul", m.input(1, 16), m.weight(16, 3), m.weight(3)),),
+    "global-average": lambda m: (m.node("global_average_pool", m.input(1, 35, 5, 27)),),
+    "global-average-one-column": lambda m: (m.node("global_average_pool", m.input(1, 3, 17, 1)),),
+    "max-pool": lambda m: (pooling("max_pool", m.input(1, 20, 6, 10), m),),
+    "max-pool-pads": lambda m: (
+        pooling("max_pool", m.input(1, 9, 7, 8), m, kernel=(3, 3), pads=(1, 1, 1, 1), strides=(2, 1)),
+    ),
+    "max-pool-ceil": lambda m: (pooling("max_pool", m.input(1, 4, 6, 9), m, kernel=(3, 2), ceil_mode=1),),
+    "max-pool-dilated": lambda m: (
+        pooling("max_pool", m.input(1, 4, 8, 9), m, kernel=(2, 2), dilations=(2, 3), strides=(1, 1), pads=(1, 2, 0, 1)),
+    ),
+    "average-pool": lambda m: (
+        pooling("average_pool", m.input(1, 18, 5, 9), m, kernel=(3, 3), pads=(1, 1, 1, 1), strides=(1, 2)),
+    ),
+    "average-pool-counting-pads": lambda m: (
+        pooling("average_pool", m.input(1, 5, 5, 5), m, kernel=(3, 2), pads=(1, 1, 1, 0), count_include_pad=1),
+    ),
+    "relu": lambda m: (m.node("relu", m.input(1, 5, 3, 7)),),
+    "clip": lambda m: (m.node("clip", m.input(1, 17, 2, 9), min=-0.5, max=0.75),),
+    "hard-sigmoid": lambda m: (m.node("hard_sigmoid", m.input(1, 16, 1, 8), alpha=0.2, beta=0.5),),
+    "hard-swish": lambda m: (m.node("hard_swish", m.input(1, 20, 3, 20)),),
+    "sigmoid": lambda m: (m.node("sigmoid", m.input(1, 20, 3, 20)),),
+    "add-values": lambda m: (m.node("add", m.input(1, 7, 3, 5), m.input(1, 7, 3, 5)),),
+    "add-itself": lambda m: (m.node("add", *[m.input(1, 7, 3, 5)] * 2),),
+    "sub-scalar-left": lambda m: (m.node("sub", m.constant(1.5), m.input(1, 7, 3, 5)),),
+    "div-by-channel": lambda m: (m.node("div", m.input(1, 18, 3, 5), m.constant(np.arange(1, 19).reshape(18, 1, 1))),),
+    "div-of-channel": lambda m: (
+        m.node("div", m.weight(1, 18, 1, 1), m.node("clip", m.input(1, 18, 3, 5), min=0.5, max=9.0)),
+    ),
+    "mul-by-whole-constant": lambda m: (m.node("mul", m.weight(1, 18, 3, 5), m.input(1, 18, 3, 5)),),
+    "mul-by-channel-value": lambda m: (m.node("mul", m.input(1, 18, 1, 1), m.input(1, 18, 3, 5)),),
+    "softmax-classes": lambda m: (m.node("softmax", m.node("mul", m.input(1, 37), m.constant(9.0)), axis=1),),
+    "softmax-two-classes": lambda m: (m.node("softmax", m.input(1, 2), axis=1),),
+    "softmax-pixels": lambda m: (m.node("relu", m.node("softmax", m.input(1, 19, 3, 4), axis=1)),),
+    "identity-of-input": lambda m: (m.input(1, 5, 3, 33),),
+    "squeeze-and-excite": squeeze_and_excite,
+    "residual": residual,
+    "classifier": classifier,
+    "halos-of-two-readers": halos_of_two_readers,
+}
+
+
+def graph_of(case: str) -> Graph:
+    make = Maker(seed=len(case))
+    return make.finish(*CASES[case](make))
+
+
+@pytest.mark.parametrize("name", targets())
+@pytest.mark.parametrize("case", CASES)
+def test_operator_agrees_with_numpy_however_it_is_cut(case: str, name: str, tmp_path: Path) -> None:
+    graph = graph_of(case)
+    draw = np.random.Generator(np.random.PCG64(7))
+    inputs = [draw.standard_normal(graph.tensors[port.tensor].static_shape) for port in graph.inputs]
+    inputs = [value.astype(np.float32) for value in inputs]
+    compiled = compile_graph(graph, name, tmp_path)
+
+    found = compiled.run(inputs)
+
+    for got, wanted in zip(found, plain_numpy.evaluate(graph, list(inputs)), strict=True):
+        agree(got, wanted)
+    for cut in (backwards, thirds):
+        assert [value.tobytes() for value in compiled.run(inputs, cut)] == [value.tobytes() for value in found]
+
+
+@pytest.mark.parametrize("name", targets())
+def test_a_layout_cast_moves_bits_unchanged(name: str, tmp_path: Path) -> None:
+    special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-42, 3.5], np.float32)
+    value = np.resize(special, (1, 5, 3, 21))
+
+    (found,) = compile_graph(graph_of_cast(), name, tmp_path).run([value])
+
+    assert found.tobytes() == value.tobytes()
+
+
+def graph_of_cast() -> Graph:
+    make = Maker()
+    return make.finish(make.input(1, 5, 3, 21))
+
+
+@pytest.mark.parametrize("name", targets())
+@pytest.mark.parametrize("op", ["relu", "hard_swish", "sigmoid"])
+def test_nan_stays_nan(op: str, name: str, tmp_path: Path) -> None:
+    make = Maker()
+    graph = make.finish(make.node(op, make.input(1, 20, 2, 3)))
+    value = np.ones((1, 20, 2, 3), np.float32)
+    value[0, 17, 1, 2] = np.nan
+
+    (found,) = compile_graph(graph, name, tmp_path).run([value])
+
+    assert np.isnan(found[0, 17, 1, 2])
+    assert np.isnan(found).sum() == 1

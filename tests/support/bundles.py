@@ -1,0 +1,133 @@
+"""Small bundles for tests: payloads whose files are a few bytes, keys and a signer inside the test's process."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from farm import verify
+from farm.bundle import PayloadInput, WrittenBundle, write_bundle
+from kernelfarm import canonical, device, digest, nouns, oci_bundle
+from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
+from kernelfarm.oci_bundle import BundleView, PayloadView
+from signing import dsse, facts, keys
+from signing import verify as rules
+from signing.client import Signer
+from signing.keys import PublicKey
+from signing.statement import Provenance, Statement
+from toolchains import target
+
+TARGETS = ("x86-64-v3", "x86-64-v4")
+MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSigner:
+    """A signer with the key in this process, and the rules of the real one: for tests only."""
+
+    private: ec.EllipticCurvePrivateKey
+
+    @property
+    def public(self) -> PublicKey:
+        """See `signing.client.Signer`."""
+        return keys.public_of(self.private)
+
+    def sign(self, layout: Path, statements: Sequence[Statement]) -> list[bytes]:
+        """See `signing.client.Signer`."""
+        found = facts.facts_of(oci_bundle.read(layout))
+        for statement in statements:
+            rules.require_about(statement, found, "a statement")
+        return [dsse.seal(statement, self.private) for statement in statements]
+
+
+def signer(number: int = 1) -> LocalSigner:
+    """A signer whose key follows from `number`: the same in every run."""
+    return LocalSigner(ec.derive_private_key(number, ec.SECP256R1()))
+
+
+def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = "") -> Path:
+    """Write a payload whose binaries are text; its header and config fit them. Different `salt`, different kernels."""
+    found = target.load(name)
+    folder.mkdir(parents=True)
+    kernels = f"kernels for {name} {salt}".encode()
+    weights = b"weights" * 8
+    blobs = (
+        Blob(BlobKind.KERNELS, digest.of_bytes(kernels), len(kernels)),
+        Blob(BlobKind.WEIGHTS, digest.of_bytes(weights), len(weights)),
+    )
+    header = PayloadHeader(name, 62, (Variant(0, found.preference, 0, 1),), blobs)
+    config = {
+        "schema": "payload/1",
+        "model": {"name": model.name, "digest": model.digest},
+        "target": {"name": name, "digest": found.digest},
+        "ir_version": device.IR_VERSION,
+        "abi_version": device.ABI_VERSION,
+    }
+    files = {
+        "config.json": canonical.dumps(config),
+        "hardening.json": canonical.dumps({"schema": "hardening/1"}),
+        "kernels.so": kernels,
+        "libmedia_engine.so": b"library",
+        "media-run": f"program of {name}".encode(),
+        "media.hdr": header.to_bytes(),
+        "media_engine.h": b"#pragma once\n",
+        "weights.bin": weights,
+    }
+    for title, data in files.items():
+        (folder / title).write_bytes(data)
+    return folder
+
+
+def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026-11-29T17:00:00Z") -> Provenance:
+    """How such a payload says that it was made."""
+    recipe = nouns.RecipeInputs(
+        model_digest=model.identity,
+        target_digest=target.load(name).digest,
+        options=nouns.Options.of({"x": (1, 3, 48, 192)}),
+        compiler_source=digest.of_bytes(b"compiler"),
+        runtime_source=digest.of_bytes(b"runtime"),
+        tools=(nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),),
+        ir_version=device.IR_VERSION,
+        abi_version=device.ABI_VERSION,
+    )
+    execution = nouns.Execution(None, "x86_64", "process")
+    return Provenance(model, name, recipe, execution, started_on=started_on, host={"cores": "2"})
+
+
+def write(
+    out: Path,
+    work: Path,
+    *,
+    signed_by: Signer | None = None,
+    targets: Sequence[str] = TARGETS,
+    version: str | None = "1.2.0",
+    model: nouns.Model = MODEL,
+    salt: str = "",
+) -> WrittenBundle:
+    """Write a bundle of such payloads to `out`; `work` is a folder for them that need not exist."""
+    shutil.rmtree(work, ignore_errors=True)
+    payloads = [
+        PayloadInput(name, payload(work / name, name, model=model, salt=salt), provenance(name, model=model))
+        for name in targets
+    ]
+    return write_bundle(out, name=model.name, version=version, payloads=payloads, signer=signed_by or signer())
+
+
+def verified(bundle: Path, public: PublicKey | None = None) -> verify.Report:
+    """The report on such a bundle, under the first signer's key by default; its binaries are text and are not read."""
+    return verify.verify_bundle(bundle, public or signer().public, check_payload=no_check)
+
+
+def no_check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
+    """A payload check that checks nothing."""
+    del view, payload
+    yield "binaries", "not read"
+
+
+def plain_files(bundle: Path) -> list[Path]:
+    """Every file of a bundle, sorted."""
+    return sorted(path for path in bundle.rglob("*") if path.is_file())

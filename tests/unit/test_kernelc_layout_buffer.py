@@ -1,0 +1,122 @@
+"""The blocked layout: extents, halos, and which layout each value of a graph gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelc import fusion
+from kernelc.graph import Graph
+from kernelc.layout.assign import Layout, assign, image
+from kernelc.layout.buffer import Buffer
+from kernelc.layout.window import Taps
+from kernelfarm.errors import Code, FarmError
+from tests.support.backend_graphs import Maker
+
+
+def layout_of(graph: Graph, lanes: int = 16) -> Layout:
+    return assign(graph, fusion.group(graph).groups, lanes)
+
+
+def test_buffer_of_odd_channels_has_a_partial_block_and_halo_columns() -> None:
+    buffer = Buffer(channels=20, height=5, width=7, lanes=16, left=1, right=2)
+
+    assert buffer.shape == (2, 5, 10, 16)
+    assert buffer.bytes == 2 * 5 * 10 * 16 * 4
+
+
+def test_buffer_with_a_halo_cannot_be_seen_with_other_rows() -> None:
+    assert Buffer(16, 4, 6, 16).reshaped(3, 8).shape == (1, 3, 8, 16)
+    with pytest.raises(ValueError, match="cannot be seen as"):
+        Buffer(16, 4, 6, 16, left=1).reshaped(3, 8)
+
+
+def test_taps_count_the_pairs_inside_the_image() -> None:
+    # 3 x 3 over 4 x 4 with pads of 1: a corner has 4 taps inside, an edge 6, the middle 9
+    taps = Taps(3, 3, 1, 1, 1, 1, top=1, left=1, rows=4, outputs=4)
+
+    assert taps.pairs(width=4, outputs=4) == 4 * 4 + 8 * 6 + 4 * 9
+    assert not taps.always_inside
+
+
+def test_taps_without_pads_stay_inside() -> None:
+    assert Taps(3, 3, 2, 2, 1, 1, top=0, left=0, rows=7, outputs=3).always_inside
+    assert not Taps(3, 3, 2, 2, 1, 1, top=0, left=0, rows=6, outputs=3).always_inside
+
+
+@pytest.mark.parametrize(
+    ("stride", "dilation", "left", "width", "outputs", "right"),
+    [(1, 1, 1, 8, 8, 1), (2, 1, 1, 8, 4, 0), (2, 1, 1, 7, 4, 1), (1, 2, 2, 8, 8, 2), (1, 1, 0, 8, 6, 0)],
+)
+def test_right_halo_is_what_the_last_column_reads(
+    stride: int, dilation: int, left: int, width: int, outputs: int, right: int
+) -> None:
+    taps = Taps(3, 3, 1, stride, 1, dilation, top=0, left=left, rows=9, outputs=7)
+
+    assert taps.right(width, outputs) == right
+
+
+def test_halo_of_a_value_is_the_widest_of_its_readers() -> None:
+    make = Maker()
+    x = make.input(1, 16, 6, 9)
+    y = make.node("relu", x)
+    first, second = make.conv(y, 16, 3, pads=(1, 1, 1, 1)), make.conv(y, 8, 5, pads=(2, 2, 2, 3))
+    graph = make.finish(first, second)
+
+    buffers = layout_of(graph).buffers
+
+    value = graph.nodes[0].outputs[0]
+    assert (buffers[value].left, buffers[value].right) == (2, 3)
+    assert not buffers["t0"].has_halo
+
+
+def test_first_layer_reads_plain_channels() -> None:
+    make = Maker()
+    graph = make.finish(make.conv(make.input(1, 3, 8, 8), 8, 3, pads=(1, 1, 1, 1), strides=(2, 2)))
+
+    buffer = layout_of(graph).buffers["t0"]
+
+    assert buffer == Buffer(3, 8, 8, lanes=1, left=1, right=0)
+
+
+def test_an_input_with_another_reader_is_blocked() -> None:
+    make = Maker()
+    x = make.input(1, 3, 8, 8)
+    graph = make.finish(make.conv(x, 8, 3), make.node("relu", x))
+
+    assert layout_of(graph).buffers["t0"].lanes == 16
+
+
+def test_reshape_of_one_pixel_shares_memory() -> None:
+    make = Maker()
+    pooled = make.node("global_average_pool", make.input(1, 20, 4, 4))
+    flat = make.node("reshape", pooled, shape=(1, 20))
+    graph = make.finish(make.node("relu", flat))
+
+    layout = layout_of(graph)
+
+    assert layout.roots["t2"] == "t1"
+    assert layout.buffers["t2"] == layout.buffers["t1"] == Buffer(20, 1, 1, 16)
+
+
+def test_reshape_that_moves_channels_is_refused() -> None:
+    make = Maker()
+    flat = make.node("reshape", make.input(1, 2, 4, 4), shape=(1, 32))
+    graph = make.finish(make.node("relu", flat))
+
+    with pytest.raises(FarmError) as error:
+        layout_of(graph)
+
+    assert error.value.code is Code.OPERATOR_NOT_LOWERED
+    assert error.value.detail["op"] == "reshape"
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 4), (1, 3, 4), (3,), ()])
+def test_values_of_other_ranks_or_batches_have_no_layout(shape: tuple[int, ...]) -> None:
+    make = Maker()
+    graph = make.finish(make.node("relu", make.input(*shape)))
+
+    with pytest.raises(FarmError) as error:
+        image(graph.tensors["t0"])
+
+    assert error.value.code is Code.LAYOUT_INFEASIBLE
+    assert error.value.detail["shape"] == list(shape)
