@@ -1,7 +1,7 @@
 """Are the hash locks fresh?  `python requirements/freshness.py [--write]`; exit 1 and the reason if not.
 
-Offline on purpose: each lock file begins with the digest of the dependency tables of pyproject.toml it was resolved from;
-every direct dependency must be pinned inside its range, and every pin must carry a SHA-256.
+Offline on purpose: each lock file begins with the digest of pyproject.toml's dependency tables as they were when it was
+resolved; every direct dependency must be pinned inside its range, and every pin must carry a SHA-256.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def write() -> None:
     for name, extras in LOCKS.items():
         constraint = ["--constraint=requirements/run.txt"] if extras else []
         subprocess.run(
-            [sys.executable, "-m", "piptools", "compile", "--quiet", "--generate-hashes", "--allow-unsafe", "--strip-extras",
-             "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host", "--no-header", "--no-annotate",
+            [sys.executable, "-m", "piptools", "compile", "--quiet", "--generate-hashes", "--allow-unsafe",
+             "--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host",
+             "--no-header", "--no-annotate",
              *[f"--extra={extra}" for extra in extras], *constraint, f"--output-file={name}", "pyproject.toml"],
             cwd=ROOT, check=True,
         )  # fmt: skip

@@ -1,0 +1,1 @@
+"""containers: where a compile runs. Today one runner: a limited child process."""

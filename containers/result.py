@@ -1,0 +1,134 @@
+"""What a compile child wrote, read by a parent that trusts none of it.
+
+Exactly the expected names, plain files only, each within its limit, digests computed here from the bytes. Anything else
+is refused as a whole, with RESULT_REFUSED.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from kernelfarm import canonical, digest
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import PayloadFile
+
+MIB = 1 << 20
+
+PAYLOAD_FILES: dict[str, int] = {
+    "config.json": 16 * MIB,
+    "hardening.json": MIB,
+    "kernels.so": 256 * MIB,
+    "libmedia_engine.so": 32 * MIB,
+    "media-run": 32 * MIB,
+    "media.hdr": MIB,
+    "media_engine.h": MIB,
+    "weights.bin": 2048 * MIB,
+}
+"""The files of a payload with their largest sizes in bytes."""
+
+SCHEMA = "compile-result/1"
+DOCUMENT_LIMIT = MIB
+STAGE_LIMIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StageDigest:
+    """Digest of what one stage of the compiler handed to the next."""
+
+    name: str
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A checked result: the payload's folder, its files by name, the stages in their order."""
+
+    folder: Path
+    files: tuple[PayloadFile, ...]
+    stages: tuple[StageDigest, ...]
+
+
+def accept(out_dir: Path) -> Accepted:
+    """Check what a child left in `out_dir`. Raises `FarmError` RESULT_REFUSED, or an ENVIRONMENT error of the disk."""
+    _require_names(out_dir, {"payload", "result.json"}, "the output folder")
+    folder = out_dir / "payload"
+    if folder.is_symlink() or not folder.is_dir():
+        _refuse("payload is not a folder")
+    _require_names(folder, set(PAYLOAD_FILES), "the payload")
+    files = tuple(_measure(folder, name, limit) for name, limit in sorted(PAYLOAD_FILES.items()))
+    document = canonical.loads(_read(out_dir / "result.json", DOCUMENT_LIMIT), strict=True, name="result.json")
+    claimed, stages = _parse(document)
+    found = {entry.name: {"digest": entry.digest, "size": entry.size} for entry in files}
+    for name in sorted(found):
+        if claimed.get(name) != found[name]:
+            _refuse(f"result.json does not describe {name} as it is", file=name)
+    if set(claimed) != set(found):
+        _refuse("result.json names other files than the payload holds")
+    return Accepted(folder, files, stages)
+
+
+def read_error(out_dir: Path) -> FarmError | None:
+    """The error that a failed child reported in error.json; None when there is none that can be believed to be one."""
+    try:
+        data = canonical.loads(_read(out_dir / "error.json", DOCUMENT_LIMIT), name="error.json")
+    except (FarmError, OSError):
+        return None
+    error = FarmError.from_json(data)
+    return None if error.code is Code.INTERNAL else error
+
+
+def _require_names(folder: Path, expected: set[str], what: str) -> None:
+    found = {entry.name for entry in folder.iterdir()}
+    if missing := sorted(expected - found):
+        _refuse(f"{what} lacks {', '.join(missing)}")
+    if extra := sorted(found - expected):
+        _refuse(f"{what} holds something else: {', '.join(repr(name) for name in extra[:5])}")
+
+
+def _measure(folder: Path, name: str, limit: int) -> PayloadFile:
+    with _open_plain(folder / name, limit) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        return PayloadFile(name, digest.of_stream(stream), size)
+
+
+def _read(path: Path, limit: int) -> bytes:
+    with _open_plain(path, limit) as stream:
+        return stream.read(limit)
+
+
+def _open_plain(path: Path, limit: int) -> BinaryIO:
+    """A plain file of at most `limit` bytes, open for reading; follows no link, waits for no pipe's writer."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as reason:
+        _refuse(f"{path.name} cannot be opened as a plain file: {reason.strerror}", file=path.name)
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > limit:
+        os.close(handle)
+        _refuse(f"{path.name} is not a plain file of at most {limit} bytes", file=path.name)
+    return os.fdopen(handle, "rb")
+
+
+def _parse(document: Any) -> tuple[dict[str, Any], tuple[StageDigest, ...]]:
+    fields = {"schema", "files", "stages"}
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA or set(document) != fields:
+        _refuse(f"result.json is not of schema {SCHEMA}")
+    claimed, stages = document["files"], document["stages"]
+    if not isinstance(claimed, dict) or not isinstance(stages, list) or len(stages) > STAGE_LIMIT:
+        _refuse("result.json lacks its files or stages")
+    return claimed, canonical.from_json(tuple[StageDigest, ...], stages, name="result.json stages")
+
+
+def _refuse(why: str, **detail: str) -> NoReturn:
+    raise FarmError(
+        Code.RESULT_REFUSED,
+        "the result of a compile was refused",
+        why,
+        "Nothing of it was kept. Run the build again; if it comes back, report it.",
+        detail=detail,
+    )

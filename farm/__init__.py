@@ -1,0 +1,1 @@
+"""farm: the application. Command line, ledger, scheduler, workers, execution cache, doctor."""

@@ -1,0 +1,112 @@
+"""From what was asked to actions with their keys.
+
+The recipe key covers everything that may decide a payload's bytes, the execution key adds how it is run. The number of
+cores, the place of files, the time and the host are in neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+from containers import process
+from kernelfarm import canonical, device, digest
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import Action, Execution, Model, Options, RecipeInputs, TargetRef, ToolIdentity
+from toolchains import runtime_build, tools
+from toolchains.target import Target
+from toolchains.tools import Tool
+
+COMPILER_ROOMS = ("kernelc", "kernelfarm", "toolchains")
+"""What a compile child may import: the sources that decide its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """What all cells of a build have in common: sources, tools, versions of the two interfaces, how it is run."""
+
+    compiler_source: Digest
+    runtime_source: Digest
+    tools: tuple[ToolIdentity, ...]
+    ir_version: str
+    abi_version: int
+    execution: Execution
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that a worker needs to run an action: its bytes lie in the content store. `target` is the target's JSON."""
+
+    SCHEMA: ClassVar[str] = "job/1"
+    model: Model
+    target: Any
+    action: Action
+
+
+def toolbox(identities: Mapping[str, Tool] | None = None) -> Toolbox:
+    """The toolbox of this installation; `identities` defaults to `toolchains.tools.tool_identities()`.
+
+    Raises `FarmError` TOOL_MISSING or TOOL_CHANGED.
+    """
+    found = tools.tool_identities() if identities is None else identities
+    return Toolbox(
+        compiler_source=compiler_source({name: room(name) for name in COMPILER_ROOMS}),
+        runtime_source=runtime_build.source_digest(),
+        tools=tuple(ToolIdentity(name, tool.version, tool.digest) for name, tool in sorted(found.items())),
+        ir_version=device.IR_VERSION,
+        abi_version=device.ABI_VERSION,
+        execution=process.execution(),
+    )
+
+
+def require_current(job: Job) -> None:
+    """Raise `FarmError` SOURCES_CHANGED unless the sources here are those that the job's keys name.
+
+    An edit between the keys and the end of a compile would put other bytes under these keys.
+    """
+    recipe = job.action.recipe
+    now = (compiler_source({name: room(name) for name in COMPILER_ROOMS}), runtime_build.source_digest())
+    if now != (recipe.compiler_source, recipe.runtime_source):
+        raise FarmError(
+            Code.SOURCES_CHANGED,
+            "the farm's own sources changed while it compiled",
+            "the result does not belong to the keys of this run",
+            "Run the build again.",
+        )
+
+
+def compiler_source(rooms: Mapping[str, Path]) -> Digest:
+    """One digest over the compiler's rooms. Target files are left out: each has a digest of its own in its recipes."""
+    parts = {}
+    for name, folder in sorted(rooms.items()):
+        inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name != "__pycache__")
+        patterns = ["*", *(f"{entry}/**/*" for entry in inner if (name, entry) != ("toolchains", "targets"))]
+        parts[name] = digest.of_tree(folder, patterns)
+    return canonical.digest_of(parts)
+
+
+def room(name: str) -> Path:
+    """The folder of a package, without importing it."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise FarmError(Code.MACHINE_LACKS, f"the package {name} is not installed", next_step="Run `make setup` again.")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def job_of(model: Model, target: Target, options: Options, box: Toolbox) -> Job:
+    """The job of one cell. Pure: the same arguments give the same keys on every machine."""
+    recipe = RecipeInputs(
+        model_digest=model.identity,
+        target_digest=target.digest,
+        options=options,
+        compiler_source=box.compiler_source,
+        runtime_source=box.runtime_source,
+        tools=box.tools,
+        ir_version=box.ir_version,
+        abi_version=box.abi_version,
+    )
+    return Job(model, target.to_json(), Action.of(model, TargetRef(target.name, target.digest), recipe, box.execution))

@@ -1,0 +1,200 @@
+"""`farm bench`: a payload's speed beside other runtimes, on one thread, in one process; no figure without checks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from farm import peak, processor, reference, subject
+from farm.config import Config
+from farm.scheduler import OnChange, ignore
+from farm.subject import Subject
+from kernelfarm import canonical, child, files
+from kernelfarm.errors import Code, FarmError, Status
+from kernelfarm.nouns import Options
+from toolchains import target
+
+PEERS = ("onnxruntime",)
+ROUNDS = 20
+LIMITS: Mapping[str, Any] = {"cpu_s": 600, "wall_s": 900.0, "address_space": 16 << 30, "file_size": 1 << 26}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to measure. `what` is a model or a bundle (`model` serves a bundle alone); `rounds` turns of A B B A."""
+
+    what: Path
+    target: str
+    options: Options = field(default_factory=Options)
+    against: tuple[str, ...] = PEERS
+    threads: int = 1
+    seed: int = 0
+    rounds: int = ROUNDS
+    model: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One side: best CPU time of an inference in milliseconds, GF/s by the payload's own count, share of peak."""
+
+    name: str
+    milliseconds: float
+    gflops: float
+    share_of_peak: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All figures of one measurement and the reasons why they do not count (none = they do).
+
+    `peak_gflops` is the FMA peak of the same core, probed around each round; `ratio_best` our time by the best peer's.
+    """
+
+    model: str
+    target: str
+    payload: str
+    threads: int
+    core: int
+    rounds: int
+    flop: int
+    peak_gflops: float
+    ours: Figure
+    peers: tuple[Figure, ...]
+    versions: Mapping[str, str]
+    max_abs_error: float
+    faults: tuple[str, ...]
+
+    @property
+    def ratio_best(self) -> float:
+        """Ours by the best peer's: below 1 we are faster."""
+        return self.ours.milliseconds / min(peer.milliseconds for peer in self.peers)
+
+    @property
+    def status(self) -> Status:
+        """1 when a check failed: the figures are invalid then."""
+        return Status.BAD if self.faults else Status.DONE
+
+    def error(self) -> FarmError:
+        """The error of an invalid measurement."""
+        advice = "Do not use these figures; measure again on an idle machine, and report it if it comes back."
+        return FarmError(
+            Code.FIGURE_INVALID, f"the figures of {self.model} are invalid", "; ".join(self.faults), advice
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON, schema "bench-report/1". An invalid one has no "ratio_best"."""
+        return {
+            "schema": "bench-report/1",
+            "model": self.model,
+            "target": self.target,
+            "payload": self.payload,
+            "threads": self.threads,
+            "core": self.core,
+            "rounds": self.rounds,
+            "flop": self.flop,
+            "peak_gflops": self.peak_gflops,
+            "ours": canonical.to_json(self.ours),
+            "peers": {peer.name: canonical.to_json(peer) for peer in self.peers},
+            "versions": dict(self.versions),
+            "ratio_best": None if self.faults else self.ratio_best,
+            "max_abs_error": self.max_abs_error if math.isfinite(self.max_abs_error) else str(self.max_abs_error),
+            "valid": not self.faults,
+            "faults": list(self.faults),
+        }
+
+
+def bench(settings: Config, question: Question, *, on_change: OnChange = ignore) -> Report:
+    """Compile (or take from the cache or the bundle), measure, check.
+
+    Raises `FarmError` USAGE for peers or threads that this release does not measure, NOT_RUNNABLE_HERE, and what
+    compiling and the child raise.
+    """
+    _require_measurable(question)
+    wanted = target.load(question.target)
+    processor.require_runnable(wanted)
+    opened = subject.opened(
+        settings, question.what, question.target, question.options, model=question.model, on_change=on_change
+    )
+    with opened as one, files.temp_folder(settings.home.cache) as work:
+        core = min(os.sched_getaffinity(0))
+        (work / "request.json").write_bytes(
+            canonical.dumps(_request(one, question, peak.build_probe(wanted, work), core))
+        )
+        found = _measure(work)
+    return judge(one, question, core, found)
+
+
+def judge(one: Subject, question: Question, core: int, found: Mapping[str, Any]) -> Report:
+    """The report of what the child measured: figures, and every check that they fail. Pure."""
+    peak_gflops = float(found["peak_gflops"])
+
+    def figure(name: str) -> Figure:
+        nanoseconds = int(found["best_ns"][name])
+        gflops = one.flop / nanoseconds
+        return Figure(name, nanoseconds / 1e6, gflops, gflops / peak_gflops)
+
+    ours, peers = figure("ours"), tuple(figure(name) for name in question.against)
+    faults = [item["text"] for item in found["agreements"] if not item["holds"]]
+    faults += [
+        f"{side.name} reaches {side.gflops:.1f} GF/s, above the peak of this core, {peak_gflops:.1f} GF/s"
+        for side in (ours, *peers)
+        if side.gflops > peak_gflops
+    ]
+    return Report(
+        model=one.name,
+        target=one.target,
+        payload=one.payload,
+        threads=question.threads,
+        core=core,
+        rounds=question.rounds,
+        flop=one.flop,
+        peak_gflops=peak_gflops,
+        ours=ours,
+        peers=peers,
+        versions=found["versions"],
+        max_abs_error=max((float(item["max_abs_error"]) for item in found["agreements"]), default=math.inf),
+        faults=tuple(faults),
+    )
+
+
+def _require_measurable(question: Question) -> None:
+    if unknown := [name for name in question.against if name not in PEERS]:
+        raise FarmError(Code.USAGE, f"there is no peer {unknown[0]!r}", next_step=f"Known: {', '.join(PEERS)}.")
+    if not question.against:
+        raise FarmError(Code.USAGE, "no peer is named", next_step=f"Known: {', '.join(PEERS)}.")
+    if question.threads != 1:
+        raise FarmError(Code.USAGE, f"{question.threads} threads cannot be measured yet", next_step="Use --threads 1.")
+
+
+def _request(one: Subject, question: Question, probe: Path, core: int) -> dict[str, Any]:
+    return {
+        "model": str(one.model.absolute()),
+        "library": str(one.ready.library.absolute()),
+        "layout": str(one.ready.layout.absolute()),
+        "target": one.target,
+        "probe": str(probe),
+        "core": core,
+        "seed": question.seed,
+        "rounds": question.rounds,
+        "inputs": [{"name": spec.name, "shape": list(spec.shape)} for spec in one.inputs],
+        "outputs": [{"name": spec.name, "shape": list(spec.shape)} for spec in one.outputs],
+    }
+
+
+def _measure(work: Path) -> Mapping[str, Any]:
+    argv = [sys.executable, "-I", "-m", "farm.bench_child", str(work)]
+    ended = child.run_limited(argv, env=reference.environment(work), cwd=work, log_path=work / "log", **LIMITS)
+    if not ended.ok:
+        how = f"signal {ended.signal}" if ended.signal else f"status {ended.status}"
+        said = reference.last_line(work / "log")
+        raise FarmError(
+            Code.DEVICE_RUN_FAILED, f"the measuring process ended by {how}", said, "Run `farm check` first."
+        )
+    result: Mapping[str, Any] = json.loads((work / "result.json").read_bytes())
+    return result

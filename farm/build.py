@@ -1,0 +1,269 @@
+"""One `farm build`: models and targets in, signed bundles out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from containers import process
+from farm import alive, bundle, cache, destination, models, scheduler
+from farm.actions import Toolbox, job_of, toolbox
+from farm.bundle import PayloadInput, WrittenBundle
+from farm.ledger.builds import CellRow
+from farm.ledger.rules import BuildState
+from farm.ledger.runs import RunRow
+from farm.scheduler import Cell, OnChange, Session
+from kernelfarm import canonical, files
+from kernelfarm.errors import Code, FarmError, Status
+from kernelfarm.nouns import Options
+from signing import client, keys
+from signing.statement import Provenance
+from toolchains import target as targets
+from toolchains.target import Target
+
+_RUNTIME_BYTES = 8 << 20
+_DISALLOWED = re.compile(r"[^A-Za-z0-9._+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What `farm build` was asked for. `workers` is how many processes may compile at once; 0 chooses."""
+
+    models: tuple[Path, ...]
+    targets: tuple[str, ...]
+    options: Options
+    name: str | None = None
+    version: str | None = None
+    use_cache: bool = True
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What came of it: the cells by model and target, the bundles of the models whose every cell is done."""
+
+    number: int
+    cells: tuple[Cell, ...]
+    bundles: tuple[WrittenBundle, ...]
+    errors: tuple[FarmError, ...]
+
+    @property
+    def status(self) -> Status:
+        """The class of the errors where they agree, else BAD; DONE without any."""
+        found = {error.status for error in self.errors}
+        if not found:
+            return Status.DONE
+        return found.pop() if len(found) == 1 else Status.BAD
+
+
+def build(
+    farm: Session, order: Order, out: Path, *, key: str = keys.DEFAULT, on_change: OnChange = scheduler.ignore
+) -> Built:
+    """Compile every model for every target and write a bundle `out`/<model name> for each model.
+
+    A cell that fails leaves the others alone; a model with a failed cell gets no bundle. Raises `FarmError` for what
+    makes the whole order impossible: unknown targets, two models of one name, no key, an output that cannot be written.
+    """
+    wanted = [targets.load(name) for name in sorted(set(order.targets))]
+    named = name_models(order)
+    bundle.require_version(order.version)
+    keys.find(farm.settings.home, key)
+    destination.check(out, needed_space(named.values(), len(wanted)))
+    alive.bury(farm.ledger, farm.settings.home.run)
+    with _recorded(farm, order) as number:
+        cells = compile_order(farm, order, named, wanted, number=number, on_change=on_change)
+        errors = _distinct(cells)
+        written, more = _write_bundles(farm, order, out, cells, key)
+        built = Built(number, tuple(cells), tuple(written), (*errors, *more))
+        farm.ledger.builds.close(number, BuildState.FAILED if built.errors else BuildState.DONE)
+    return built
+
+
+def compile_order(
+    farm: Session,
+    order: Order,
+    named: dict[str, Path],
+    wanted: Sequence[Target],
+    *,
+    number: int | None = None,
+    on_change: OnChange = scheduler.ignore,
+) -> list[Cell]:
+    """Compile without writing bundles; the cells by model and target, recorded under the build `number` if given."""
+    refused: list[Cell] = []
+    jobs = []
+    box: Toolbox | None = None
+    for name, path in named.items():
+        try:
+            model = models.take_in(path, name, farm.store, scratch=farm.settings.home.cache)
+        except FarmError as error:
+            refused += [Cell(name, target.name, error=error) for target in wanted]
+            continue
+        box = box or toolbox()
+        jobs += [job_of(model, target, order.options, box) for target in wanted]
+
+    def begin(cells: Sequence[Cell]) -> None:
+        if number is not None:
+            farm.ledger.builds.add_cells(_rows(number, _ordered([*refused, *cells])))
+
+    done = scheduler.compile_jobs(
+        farm,
+        jobs,
+        workers=order.workers or scheduler.cores(),
+        use_cache=order.use_cache,
+        on_begin=begin,
+        on_change=lambda cells: on_change(_ordered([*refused, *cells])),
+    )
+    return _ordered([*refused, *done])
+
+
+def name_models(order: Order) -> dict[str, Path]:
+    """The models by the names of their bundles, sorted. Raises `FarmError` USAGE for two of one name."""
+    if order.name is not None and len(order.models) != 1:
+        raise FarmError(Code.USAGE, "--name fits one model only", f"{len(order.models)} models are given")
+    named: dict[str, Path] = {}
+    for path in order.models:
+        name = order.name or default_name(path)
+        if name in named:
+            advice = "Build them one by one, with --name."
+            raise FarmError(Code.USAGE, f"two models are named {name!r}", f"{named[name]} and {path}", advice)
+        named[name] = path
+    return dict(sorted(named.items()))
+
+
+def default_name(path: Path) -> str:
+    """A bundle's name from the model's file name: other characters than letters, digits and . _ + - become a hyphen."""
+    return _DISALLOWED.sub("-", path.stem).strip("-.")[:128] or "model"
+
+
+def needed_space(paths: Iterable[Path], cells: int) -> int:
+    """Bytes that a build should find free: weights once more than the models hold, and the runtime, for each cell."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):  # taking it in says what is wrong with it
+            total += path.stat().st_size
+    return cells * (2 * total + _RUNTIME_BYTES)
+
+
+def provenance(cell: Cell, run: RunRow) -> Provenance:
+    """How the payload of a cell was made: by the run that compiled it, be it now or long ago."""
+    assert cell.job is not None
+    action = cell.job.action
+    return Provenance(
+        model=cell.job.model,
+        target_name=action.target_name,
+        recipe=action.recipe,
+        execution=action.execution,
+        security_mode=process.NAME,
+        invocation_id=f"r{run.id}",
+        started_on=_rfc3339(run.started_at),
+        finished_on=_rfc3339(run.ended_at),
+    )
+
+
+def _write_bundles(
+    farm: Session, order: Order, out: Path, cells: Sequence[Cell], key: str
+) -> tuple[list[WrittenBundle], list[FarmError]]:
+    """The bundles of the models without a failed cell, and what went wrong with the others."""
+    complete = {
+        name: [cell for cell in cells if cell.model == name]
+        for name in sorted({cell.model for cell in cells} - {cell.model for cell in cells if cell.payload is None})
+    }
+    written: list[WrittenBundle] = []
+    errors: list[FarmError] = []
+    if complete:
+        with client.open_signer(farm.settings.home, key) as signer:
+            for name, members in complete.items():
+                try:
+                    written.append(_write_bundle(farm, out / name, name, order.version, members, signer))
+                except FarmError as error:
+                    errors.append(error)
+    return written, errors
+
+
+def _write_bundle(
+    farm: Session, place: Path, name: str, version: str | None, cells: Sequence[Cell], signer: client.Signer
+) -> WrittenBundle:
+    cache_folder = farm.settings.home.cache
+    with files.coded("a bundle could not be prepared", cache_folder), files.temp_folder(cache_folder) as folder:
+        payloads = [
+            PayloadInput(cell.target, unpack(farm, cell, folder / cell.target), provenance(cell, _maker(farm, cell)))
+            for cell in cells
+        ]
+        return bundle.write_bundle(place, name=name, version=version, payloads=payloads, signer=signer)
+
+
+def unpack(farm: Session, cell: Cell, folder: Path) -> Path:
+    """The payload of a done cell as files in a new folder, verified."""
+    assert cell.payload is not None
+    return cache.materialise(cell.payload, farm.store, folder)
+
+
+def _maker(farm: Session, cell: Cell) -> RunRow:
+    """The run that compiled a cell's payload."""
+    if cell.cached is not None:
+        return farm.ledger.runs.get(cell.cached.run_id)
+    assert cell.run is not None
+    return cell.run
+
+
+@contextlib.contextmanager
+def _recorded(farm: Session, order: Order) -> Iterator[int]:
+    """A build in the ledger; broken off, it lets go of its queued runs that no other build waits for."""
+    number = farm.ledger.builds.open(
+        {
+            "models": [str(path) for path in order.models],
+            "targets": list(order.targets),
+            "options": canonical.to_json(order.options),
+            "version": order.version,
+        }
+    )
+    state = BuildState.FAILED
+    finished = False
+    with alive.holding(farm.settings.home.run, number):
+        try:
+            yield number
+            finished = True
+        except KeyboardInterrupt:
+            state = BuildState.INTERRUPTED
+            raise
+        finally:
+            if not finished:
+                alive.let_go(farm.ledger, number, state)
+
+
+def _rows(number: int, cells: Sequence[Cell]) -> list[CellRow]:
+    return [
+        CellRow(
+            build_id=number,
+            position=position,
+            model=cell.model,
+            target=cell.target,
+            execution_key=None if cell.job is None else cell.job.action.execution_key,
+            run_id=None if cell.run is None else cell.run.id,
+            cached=cell.cached is not None,
+            error=None if cell.error is None else json.dumps(cell.error.to_json(), sort_keys=True),
+        )
+        for position, cell in enumerate(cells)
+    ]
+
+
+def _ordered(cells: Iterable[Cell]) -> list[Cell]:
+    return sorted(cells, key=lambda cell: (cell.model, cell.target))
+
+
+def _distinct(cells: Iterable[Cell]) -> list[FarmError]:
+    """The errors of the cells; a fault of a model itself counts once, not once per target."""
+    found: dict[str, FarmError] = {}
+    for cell in cells:
+        if cell.error is not None:
+            found.setdefault(f"{cell.model} {cell.error}", cell.error)
+    return list(found.values())
+
+
+def _rfc3339(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

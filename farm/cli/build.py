@@ -1,0 +1,159 @@
+"""`farm build`: compile models for targets into signed bundles."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from farm.cli import output
+
+if TYPE_CHECKING:
+    from farm.build import Built, Order
+    from farm.scheduler import Cell
+
+EPILOG = """\b
+Examples:
+  farm build model.onnx -t x86-64-v3
+  farm build model.onnx -t x86-64-v3 -t x86-64-v4 --shape 1x3x48x192 --out bundles
+  farm build a.onnx b.onnx -t x86-64-v3 --shape image=1x3x64x64 --version 1.2.0 --json
+
+A key is needed once: farm keys new. The second build of the same thing takes everything from the cache."""
+
+
+@click.command("build", epilog=EPILOG)
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
+@click.option(
+    "-t", "--target", "targets", multiple=True, required=True, help="Compile for this target; may be repeated."
+)
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input; may be repeated."
+)
+@click.option(
+    "--out", default="bundles", show_default=True, type=click.Path(path_type=Path), help="Folder of the bundles."
+)
+@click.option("--name", help="Name of the bundle; the model's file name otherwise. One model only.")
+@click.option("--version", metavar="1.2.0", help="Version of the bundles: an annotation, it changes no payload.")
+@click.option("--key", default="default", show_default=True, help="Name of the signing key.")
+@click.option("--no-cache", is_flag=True, help="Compile even what the cache holds, and compare.")
+@click.option(
+    "--runner", type=click.Choice(["process"]), default="process", show_default=True, help="Where compiles run."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), metavar="N", help="Compiles at once; the number of cores otherwise."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    models: tuple[Path, ...],
+    targets: tuple[str, ...],
+    shapes: tuple[str, ...],
+    out: Path,
+    name: str | None,
+    version: str | None,
+    key: str,
+    no_cache: bool,
+    runner: str,
+    jobs: int | None,
+    as_json: bool,
+) -> int:
+    """Compile models for targets; write one signed bundle OUT/<model name> per model.
+
+    A bundle is an OCI image layout that holds one payload per target. A cell (model x target) that fails leaves the
+    others alone; its model gets no bundle.
+    """
+    from farm import build, config, scheduler
+    from farm import shapes as shape_texts
+    from farm.cli import progress
+
+    del runner  # there is one
+    order = build.Order(
+        models,
+        targets,
+        shape_texts.parse(shapes),
+        name=name,
+        version=version,
+        use_cache=not no_cache,
+        workers=jobs or 0,
+    )
+    with scheduler.session(config.load()) as farm, progress.shown(quiet=as_json) as on_change:
+        built = build.build(farm, order, out, key=key, on_change=on_change)
+    if as_json:
+        output.print_json(document(built))
+    else:
+        click.echo(result_table(built))
+        _explain(built, order)
+    return int(built.status)
+
+
+def document(built: Built) -> dict[str, Any]:
+    """The JSON document of a build, schema "build/1"."""
+    return {
+        "schema": "build/1",
+        "id": f"b{built.number}",
+        "status": int(built.status),
+        "cells": [_cell(cell) for cell in built.cells],
+        "bundles": [
+            {
+                "path": str(bundle.path),
+                "digest": bundle.digest,
+                "reused": bundle.reused,
+                "payloads": dict(bundle.payloads),
+            }
+            for bundle in built.bundles
+        ],
+        "errors": [error.to_json() for error in built.errors],
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    action = None if cell.job is None else cell.job.action
+    return {
+        "model": cell.model,
+        "target": cell.target,
+        "state": cell.state.value,
+        "cached": cell.cached is not None,
+        "recipe_key": None if action is None else action.recipe_key,
+        "execution_key": None if action is None else action.execution_key,
+        "payload": None if cell.payload is None else cell.payload.digest,
+        "bytes": None if cell.payload is None else sum(entry.size for entry in cell.payload.files),
+        "run": None if cell.run is None else f"r{cell.run.id}",
+        "seconds": None if cell.run is None else cell.run.seconds,
+        "error": None if cell.error is None else cell.error.to_json(),
+    }
+
+
+def result_table(built: Built) -> str:
+    """The table of results: model, target, size, from the cache or compiled in how many seconds, payload."""
+    rows = []
+    for cell in built.cells:
+        how = "cached" if cell.cached is not None else cell.state.value
+        if cell.cached is None and cell.run is not None and cell.run.seconds is not None and cell.payload is not None:
+            how = f"{cell.run.seconds:.1f} s"
+        size = "-" if cell.payload is None else output.size(sum(entry.size for entry in cell.payload.files))
+        digest = "-" if cell.payload is None else output.short(cell.payload.digest)
+        rows.append([cell.model, cell.target, size, how, digest])
+    return output.table(["model", "target", "size", "compiled", "payload"], rows)
+
+
+def _explain(built: Built, order: Order) -> None:
+    for bundle in built.bundles:
+        click.echo(f"bundle {bundle.path} {bundle.digest}{' (unchanged)' if bundle.reused else ''}")
+    for error in built.errors:
+        output.show_error(error)
+    failed = {cell.model: cell for cell in built.cells if cell.error is not None and cell.run is not None}
+    for cell in failed.values():
+        log = "" if cell.run is None else f" (log: farm logs r{cell.run.id})"
+        click.echo(f"replay {cell.model} {cell.target}: {replay(order, cell)}{log}", err=True)
+
+
+def replay(order: Order, cell: Cell) -> str:
+    """The one command that compiles a cell again."""
+    from farm.build import name_models
+
+    words = ["farm", "build", str(name_models(order)[cell.model]), "-t", cell.target]
+    for name, dims in order.options.shapes:
+        words += ["--shape", (f"{name}=" if name else "") + "x".join(map(str, dims))]
+    words += ["--name", order.name] if order.name is not None else []
+    return shlex.join([*words, "--jobs", "1", "--no-cache"])

@@ -1,0 +1,227 @@
+"""What this machine has and lacks, each with what to do. Every check stands alone: one that fails stops no other."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+
+from kernelfarm import files, paths
+from kernelfarm.errors import FarmError
+from kernelfarm.paths import Home
+
+DISTRIBUTION = "kernel-farm"
+ROOMS = ("containers", "farm", "kernelc", "kernelfarm", "signing", "toolchains")
+PYTHONS = ((3, 11), (3, 15))
+"""The first version that works and the first that was never tried."""
+
+_MIB = 1 << 20
+_SPACE_NEEDED = 512 * _MIB
+_SPACE_WANTED = 4096 * _MIB
+_PIN = re.compile(r"([A-Za-z0-9._-]+)==([^;,\s]+)")
+
+# Names in /proc/cpuinfo where they differ from the farm's (Linux, arch/x86/include/asm/cpufeatures.h).
+_CPUINFO = {"sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm"}
+
+
+class Level(Enum):
+    """How a finding stands: fine, worth knowing, or missing something that the farm needs."""
+
+    OK = "ok"
+    NOTE = "note"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One answer: `said` is what was found, `advice` what to do (empty when all is well)."""
+
+    check: str
+    level: Level
+    said: str
+    advice: str = ""
+
+
+def examine(home: Home | None = None, *, deep: bool = False) -> list[Finding]:
+    """All checks in their order. With `deep` every file of every tool is hashed again (seconds, a gigabyte)."""
+    place = home or paths.home()
+    checks: Mapping[str, Callable[[], Iterable[Finding]]] = {
+        "python": lambda: [python(sys.version_info[:2])],
+        "packages": lambda: packages(importlib.metadata.packages_distributions(), _origins()),
+        "tools": lambda: tools(deep=deep),
+        "store": lambda: [store(place)],
+        "ledger": lambda: [ledger(place)],
+        "keys": lambda: keys(place.keys),
+        "disk": lambda: [disk(place.root, _free(place.root))],
+        "cpu": lambda: cpu(cpu_flags()),
+    }
+    return [finding for name, check in checks.items() for finding in _guarded(name, check)]
+
+
+def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    try:
+        return list(check())
+    except FarmError as error:
+        return [Finding(name, Level.MISSING, f"{error.code.number} {error.what}: {error.why}", error.next_step)]
+    except ImportError as error:
+        return [Finding(name, Level.MISSING, f"a package cannot be imported: {error}", "Run `make setup`.")]
+
+
+def python(version: tuple[int, int]) -> Finding:
+    """Whether the farm works with this Python."""
+    said = f"Python {version[0]}.{version[1]}"
+    first, beyond = PYTHONS
+    if version < first:
+        return Finding("python", Level.MISSING, said, f"Install Python {first[0]}.{first[1]} or newer.")
+    if version >= beyond:
+        return Finding("python", Level.NOTE, f"{said}, newer than what the farm was tried with", "Prefer Python 3.11.")
+    return Finding("python", Level.OK, said)
+
+
+def packages(owners: Mapping[str, Iterable[str]], origins: Mapping[str, Path | None]) -> list[Finding]:
+    """Whether the farm's top-level package names are its own: `owners` by distribution, `origins` where they come from.
+
+    The names farm, containers, signing and toolchains are plain words that another distribution may bring too.
+    """
+    findings = []
+    root = origins["kernelfarm"]
+    for name in ROOMS:
+        foreign = sorted(set(owners.get(name, ())) - {DISTRIBUTION})
+        origin = origins[name]
+        if foreign:
+            advice = f"Uninstall {', '.join(foreign)}, or give the farm an environment of its own (`make setup`)."
+            findings.append(Finding("packages", Level.MISSING, f"{name} also belongs to {', '.join(foreign)}", advice))
+        elif origin is None:
+            advice = "Run `make setup` again."
+            findings.append(Finding("packages", Level.MISSING, f"{name} cannot be imported", advice))
+        elif origin != root:
+            advice = "Remove that folder, or take it off the search path."
+            findings.append(Finding("packages", Level.MISSING, f"{name} comes from {origin}, not {root}", advice))
+    return findings or [Finding("packages", Level.OK, "the top-level packages are the farm's own")]
+
+
+def _origins() -> dict[str, Path | None]:
+    found = {}
+    for name in ROOMS:
+        spec = find_spec(name)
+        found[name] = Path(spec.origin).parent.parent if spec is not None and spec.origin else None
+    return found
+
+
+def tools(*, deep: bool = False) -> list[Finding]:
+    """Whether the pinned tools are there in the versions that the farm asks for; with `deep`, byte for byte."""
+    from toolchains import tools as pinned
+
+    found = pinned.verify_tools() if deep else pinned.tool_identities()
+    wanted = exact_pins(importlib.metadata.requires(DISTRIBUTION) or ())
+    findings = [
+        Finding("tools", Level.MISSING, f"{name} {found[name].version}, not {version}", "Run `make setup`.")
+        for name, version in sorted(wanted.items())
+        if name in found and found[name].version != version
+    ]
+    listed = ", ".join(f"{name} {tool.version}" for name, tool in sorted(found.items()))
+    proof = "every byte checked" if deep else "--deep checks every byte"
+    return findings or [Finding("tools", Level.OK, f"{listed} ({proof})")]
+
+
+def exact_pins(requirements: Iterable[str]) -> dict[str, str]:
+    """The requirements of the form name==version."""
+    return {match[1]: match[2] for text in requirements if (match := _PIN.match(text)) is not None}
+
+
+def store(home: Home) -> Finding:
+    """Whether the state folder can be written; removes what crashed writers left."""
+    from kernelfarm.store import ContentStore
+
+    home.create()
+    with files.coded("the state folder cannot be written", home.root), files.temp_file(home.store) as (stream, _path):
+        stream.write(b"doctor")
+    swept = [*ContentStore(home.store).sweep(), *files.sweep(home.cache)]
+    removed = f", {len(swept)} abandoned files removed" if swept else ""
+    return Finding("store", Level.OK, f"{home.root} is writable{removed}")
+
+
+def ledger(home: Home) -> Finding:
+    """Whether the ledger can be used and has the newest tables."""
+    from farm import config
+    from farm.ledger.database import Database
+    from farm.ledger.tables import HEAD
+
+    settings = config.load()
+    database = Database(settings.ledger if settings.home == home else home.ledger)
+    try:
+        revision = database.revision()
+        if revision is None:
+            return Finding("ledger", Level.OK, "not made yet; the first build makes it")
+        database.migrate()  # raises for tables of a newer farm
+    finally:
+        database.close()
+    migrated = "" if revision == HEAD else f", migrated from {revision}"
+    return Finding("ledger", Level.OK, f"revision {HEAD}{migrated}")
+
+
+def keys(folder: Path) -> list[Finding]:
+    """Whether there is a signing key, and nobody else can read one."""
+    found = sorted(folder.glob("*.key")) if folder.is_dir() else []
+    findings = []
+    for path in found:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            said = f"the key {path.stem} has mode {mode:04o}: others may read it"
+            findings.append(Finding("keys", Level.MISSING, said, f"Make a new key; then chmod 600 {path}."))
+    if not found:
+        return [Finding("keys", Level.NOTE, "there is no signing key", "Make one: farm keys new")]
+    return findings or [Finding("keys", Level.OK, ", ".join(path.stem for path in found))]
+
+
+def disk(root: Path, free: int) -> Finding:
+    """Whether there is room for builds."""
+    said = f"{free // _MIB} MiB free at {root}"
+    if free < _SPACE_NEEDED:
+        return Finding("disk", Level.MISSING, said, "Free some space, or set FARM_HOME to a folder on a larger disk.")
+    if free < _SPACE_WANTED:
+        return Finding("disk", Level.NOTE, said, "Large models may need more.")
+    return Finding("disk", Level.OK, said)
+
+
+def _free(root: Path) -> int:
+    place = root
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def cpu(flags: frozenset[str]) -> list[Finding]:
+    """Which targets this processor runs by itself; the others compile, but `farm check` cannot run them here."""
+    from toolchains import target
+
+    findings = []
+    for name in target.names():
+        found = target.load(name)
+        lacks = [item for item in found.cpu.required if _CPUINFO.get(item, item) not in flags]
+        if found.machine.replace("-", "_") != platform.machine():
+            findings.append(Finding("cpu", Level.NOTE, f"{name} does not run on {platform.machine()}"))
+        elif lacks:
+            said = f"{name} does not run here: the processor lacks {' '.join(lacks)}"
+            findings.append(Finding("cpu", Level.NOTE, said, "Compiling for it works; check it on another machine."))
+        else:
+            findings.append(Finding("cpu", Level.OK, f"{name} runs here"))
+    return findings
+
+
+def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """The feature names of the first processor that the kernel lists."""
+    with files.coded("the processor's features cannot be read", cpuinfo):
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("flags", "Features"):
+                return frozenset(value.split())
+    return frozenset()

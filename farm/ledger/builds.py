@@ -1,0 +1,113 @@
+"""Builds in the ledger: what was asked, and which run each cell (model x target) waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from farm.ledger.database import Database
+from farm.ledger.rules import BuildState
+from farm.ledger.tables import builds, cells
+from kernelfarm.errors import Code, FarmError
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """One `farm build`. `request` is JSON of what was asked, times are seconds since 1970 UTC."""
+
+    id: int
+    request: str
+    state: BuildState
+    created_at: float
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """One cell: its run, or cached without one, or the error that came before any run."""
+
+    build_id: int
+    position: int
+    model: str
+    target: str
+    execution_key: str | None
+    run_id: int | None
+    cached: bool
+    error: str | None
+
+    def failure(self) -> FarmError | None:
+        """The error of a cell that failed before it had a run."""
+        return None if self.error is None else FarmError.from_json(json.loads(self.error))
+
+
+class Builds:
+    """Operations on builds and cells."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def open(self, request: Any) -> int:
+        """Record a build that begins now; its number."""
+        with self._database.write() as connection:
+            values: dict[str, object] = {
+                "request": json.dumps(request, sort_keys=True),
+                "state": BuildState.RUNNING.value,
+            }
+            values["created_at"] = self._database.now(connection)
+            return int(connection.execute(builds.insert().values(**values).returning(builds.c.id)).scalar_one())
+
+    def add_cells(self, rows: Sequence[CellRow]) -> None:
+        """Record the cells of a build."""
+        with self._database.write() as connection:
+            for row in rows:
+                values = {name: getattr(row, name) for name in CellRow.__slots__}
+                connection.execute(cells.insert().values(**values))
+
+    def close(self, number: int, state: BuildState) -> None:
+        """Record how a build ended."""
+        with self._database.write() as connection:
+            values = {"state": state.value, "ended_at": self._database.now(connection)}
+            connection.execute(builds.update().where(builds.c.id == number).values(**values))
+
+    def get(self, number: int) -> BuildRow:
+        """One build; raises RUN_UNKNOWN."""
+        found = self._query(builds.select().where(builds.c.id == number))
+        if not found:
+            advice = "`farm status` lists the latest builds and runs."
+            raise FarmError(Code.RUN_UNKNOWN, f"there is no build b{number}", next_step=advice)
+        return found[0]
+
+    def running(self) -> list[BuildRow]:
+        """The builds that have not been closed, oldest first."""
+        return self._query(builds.select().where(builds.c.state == BuildState.RUNNING.value).order_by(builds.c.id))
+
+    def recent(self, limit: int = 20) -> list[BuildRow]:
+        """The newest builds, newest first."""
+        return self._query(builds.select().order_by(builds.c.id.desc()).limit(limit))
+
+    def cells(self, number: int) -> list[CellRow]:
+        """The cells of a build in their order."""
+        with self._database.read() as connection:
+            query = cells.select().where(cells.c.build_id == number).order_by(cells.c.position)
+            return [CellRow(*(getattr(row, name) for name in CellRow.__slots__)) for row in connection.execute(query)]
+
+    def wanted_elsewhere(self, number: int) -> frozenset[int]:
+        """Runs that a running build other than this one waits for."""
+        with self._database.read() as connection:
+            query = (
+                sa.select(cells.c.run_id)
+                .join(builds, builds.c.id == cells.c.build_id)
+                .where(builds.c.state == BuildState.RUNNING.value, builds.c.id != number, cells.c.run_id.is_not(None))
+            )
+            return frozenset(connection.execute(query).scalars())
+
+    def _query(self, query: sa.Select[tuple[object, ...]]) -> list[BuildRow]:
+        with self._database.read() as connection:
+            return [
+                BuildRow(row.id, row.request, BuildState(row.state), row.created_at, row.ended_at)
+                for row in connection.execute(query)
+            ]

@@ -1,0 +1,104 @@
+"""Whether the files of a payload fit each other, and the linked bytes are what `hardening.json` says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from farm.payload import HARDENING, HEADER, KERNELS, MEDIA_TYPES, WEIGHTS, as_file
+from kernelfarm import canonical, oci
+from kernelfarm.device import BlobKind, PayloadHeader
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.layout import fault
+from kernelfarm.oci import Descriptor
+from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
+from toolchains import gate, target
+from toolchains.properties import Property
+from toolchains.target import Hardening, Target
+
+
+def check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
+    """Yields (what was checked, what was found) of a payload; raises `FarmError` naming the file that does not fit."""
+    yield "files", _files(payload)
+    config = _json(view, payload.files[CONFIG])
+    header = _header(view, payload)
+    yield "header", _require_header(header, payload, config)
+    yield "hardening", _require_hardening(view, payload, config)
+
+
+def _files(payload: PayloadView) -> str:
+    name = oci.blob_name(payload.digest)
+    if wrong := sorted(set(payload.files) ^ set(MEDIA_TYPES)):
+        verb = "an unknown file" if wrong[0] in payload.files else "no file"
+        raise fault(Code.PAYLOAD_INVALID, name, f"the payload of {payload.target} has {verb} {wrong[0]}")
+    for title, blob in sorted(payload.files.items()):
+        if blob.media_type != MEDIA_TYPES[title]:
+            raise fault(Code.PAYLOAD_INVALID, name, f"{title} of {payload.target} has the media type {blob.media_type}")
+    return f"{len(payload.files)} files, {sum(blob.size for blob in payload.files.values())} bytes"
+
+
+def _header(view: BundleView, payload: PayloadView) -> PayloadHeader:
+    blob = payload.files[HEADER]
+    return PayloadHeader.from_bytes(view.folder.read_blob(blob), oci.blob_name(blob.digest))
+
+
+def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping[str, Any]) -> str:
+    """The header, which the device trusts, names this payload's kernels and weights, this target, these versions."""
+    name = oci.blob_name(payload.files[HEADER].digest)
+
+    def require(holds: bool, why: str) -> None:
+        if not holds:
+            raise fault(Code.PAYLOAD_INCONSISTENT, name, f"{HEADER} of {payload.target}: {why}")
+
+    require(header.target == payload.target, f"it is for {header.target}")
+    require(header.ir_version == config.get("ir_version"), f"IR {header.ir_version}, {CONFIG} says another")
+    require(header.abi_version == config.get("abi_version"), f"ABI {header.abi_version}, {CONFIG} says another")
+    for kind, title in ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS)):
+        named = {(blob.digest, blob.size) for blob in header.blobs if blob.kind is kind}
+        own = (payload.files[title].digest, payload.files[title].size)
+        require(named == ({own} if own[1] else set()), f"it does not name {title} of this payload, and nothing else")
+    return f"names the kernels and weights by digest, IR {header.ir_version}, ABI {header.abi_version}"
+
+
+def _require_hardening(view: BundleView, payload: PayloadView, config: Mapping[str, Any]) -> str:
+    """The linked kernels, read again, are what hardening.json says of them, and every property in it holds."""
+    name = oci.blob_name(payload.files[KERNELS].digest)
+    said = _json(view, payload.files[HARDENING])
+    known = _target(payload, config, said)
+    try:
+        with as_file(view, payload.files[KERNELS], KERNELS) as linked:
+            read = gate.require(known, gate.inspect(linked))
+    except FarmError as error:
+        raise FarmError(error.code, error.what, error.why, error.next_step, {**error.detail, "file": name}) from error
+    if canonical.dumps(read.to_json()) != canonical.dumps(said):
+        file = oci.blob_name(payload.files[HARDENING].digest)
+        raise fault(
+            Code.PAYLOAD_INCONSISTENT, file, f"{KERNELS} of {payload.target} has another hardening than it says"
+        )
+    return f"{len(read.findings)} properties, as read from {KERNELS}"
+
+
+def _target(payload: PayloadView, config: Mapping[str, Any], said: Mapping[str, Any]) -> Target:
+    """The target that the payload was made for.
+
+    Its file may have changed since: then the properties that hardening.json lists are what is read again.
+    """
+    file = oci.blob_name(payload.files[HARDENING].digest)
+    try:
+        known = target.load(payload.target)
+        if config["target"]["digest"] == known.digest:
+            return known
+        required = tuple(Property(finding["property"]) for finding in said["findings"])
+        impossible = tuple(Property(item) for item in said["impossible"])
+    except (FarmError, KeyError, TypeError, ValueError) as reason:
+        raise fault(Code.PAYLOAD_INVALID, file, f"it cannot be held against the target {payload.target}") from reason
+    return dataclasses.replace(known, hardening=Hardening(required, impossible))
+
+
+def _json(view: BundleView, blob: Descriptor) -> Mapping[str, Any]:
+    name = oci.blob_name(blob.digest)
+    value = canonical.loads(view.folder.read_blob(blob), strict=True, name=name)
+    if not isinstance(value, dict):
+        raise FarmError(Code.PAYLOAD_INVALID, f"{name} is no JSON object", detail={"file": name})
+    return value

@@ -1,0 +1,241 @@
+"""Compiles jobs: from the cache where it can, else by local worker processes that take runs from the ledger.
+
+It looks at the ledger, starts workers while there is something to take, and waits: also for runs that another build
+began, which its workers take over when their lease ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from farm import cache
+from farm.actions import Job
+from farm.config import Config
+from farm.ledger import rules
+from farm.ledger.ledger import Ledger, opened
+from farm.ledger.runs import CacheRow, RunRow
+from kernelfarm import canonical, files
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import Payload, RunState
+from kernelfarm.store import ContentStore
+
+WORKER = (sys.executable, "-I", "-m", "farm.worker")
+_FUTILE_LIMIT = 3
+"""Workers that may end in a row without having done anything, before a build gives up."""
+_PATIENCE_S = 10.0
+"""What a worker gets to give its run back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The state of the farm, open: settings, ledger, content store; `worker` is the program of a worker process."""
+
+    settings: Config
+    ledger: Ledger
+    store: ContentStore
+    worker: Sequence[str] = WORKER
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One job of a build, as it stands: from the cache, or waiting for a run, or failed before it had one."""
+
+    model: str
+    target: str
+    job: Job | None = None
+    cached: CacheRow | None = None
+    run: RunRow | None = None
+    payload: Payload | None = None
+    error: FarmError | None = None
+
+    @property
+    def state(self) -> RunState:
+        """Where it stands; a cell from the cache is done."""
+        if self.error is not None:
+            return RunState.FAILED
+        if self.cached is not None:
+            return RunState.DONE
+        return RunState.QUEUED if self.run is None else self.run.status.state
+
+
+OnChange = Callable[[Sequence[Cell]], None]
+
+
+def ignore(cells: Sequence[Cell]) -> None:
+    """An `OnChange` that does nothing."""
+    del cells
+
+
+@contextlib.contextmanager
+def session(settings: Config) -> Iterator[Session]:
+    """Open the farm's state, made where it is missing. Raises `FarmError` LEDGER_* or of class ENVIRONMENT."""
+    home = settings.home.create()
+    files.sweep(home.cache)
+    with opened(settings.ledger) as ledger:
+        yield Session(settings, ledger, ContentStore(home.store))
+
+
+def compile_jobs(
+    farm: Session,
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    use_cache: bool = True,
+    on_change: OnChange = ignore,
+    on_begin: OnChange = ignore,
+) -> list[Cell]:
+    """Compile every job; the cells in the order of the jobs, each with a payload or an error.
+
+    At most `workers` processes run at once. `on_begin` gets the cells once every job has its run, `on_change` after
+    each change. Without `use_cache` every job is compiled (or joined to a run that is under way), and its bytes are
+    compared with those in the cache. KeyboardInterrupt stops the workers, which give their runs back, and goes through.
+    """
+    cells = [_begin(farm, job, use_cache=use_cache) for job in jobs]
+    on_begin(cells)
+    on_change(cells)
+    waiting = sorted({cell.run.id for cell in cells if cell.run is not None})
+    if waiting:
+        with _Crew(farm.settings, farm.worker, waiting, workers) as crew:
+            cells = _wait(farm, cells, crew, on_change)
+    return [_settle(cell) for cell in cells]
+
+
+def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
+    cell = Cell(job.model.name, job.action.target_name, job)
+    try:
+        found = cache.lookup(farm.ledger.runs, farm.store, job.action.execution_key) if use_cache else None
+    except FarmError as error:
+        return replace(cell, error=error)
+    if found is not None:
+        return replace(cell, payload=found[0], cached=found[1])
+    run, _joined = farm.ledger.runs.submit(
+        execution_key=job.action.execution_key,
+        recipe_key=job.action.recipe_key,
+        action=canonical.encode(job).decode(),
+        max_attempts=farm.settings.max_attempts,
+    )
+    return replace(cell, run=run)
+
+
+def _wait(farm: Session, cells: list[Cell], crew: _Crew, on_change: OnChange) -> list[Cell]:
+    """Look at the runs until all are final."""
+    runs = farm.ledger.runs
+    while True:
+        rows = {row.id: row for row in runs.select(crew.runs)}
+        seen = [replace(cell, run=rows[cell.run.id]) if cell.run is not None else cell for cell in cells]
+        if seen != cells:
+            cells = seen
+            on_change(cells)
+        statuses = [row.status for row in rows.values()]
+        if all(status.state.final for status in statuses):
+            return cells
+        crew.tend(statuses, runs.now())
+        time.sleep(farm.settings.poll_s)
+
+
+def _settle(cell: Cell) -> Cell:
+    """The cell with the payload or the error that its final run has."""
+    if cell.run is None:
+        return cell
+    if cell.run.payload is not None:
+        return replace(cell, payload=canonical.decode(Payload, cell.run.payload.encode(), name=f"run r{cell.run.id}"))
+    cancelled = FarmError(Code.INTERRUPTED, f"run r{cell.run.id} was cancelled", next_step="Run the build again.")
+    return replace(cell, error=cell.run.failure() or cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hand:
+    """A worker process, and how often the build's runs had been taken when it was started."""
+
+    process: subprocess.Popen[bytes]
+    takings: int
+
+
+class _Crew:
+    """The worker processes of one build. They end with the block, however it ends."""
+
+    def __init__(self, settings: Config, argv: Sequence[str], runs: Sequence[int], limit: int) -> None:
+        self.runs = runs
+        self._settings = settings
+        self._argv = argv
+        self._limit = limit
+        self._cores = max(1, cores() // min(limit, len(runs)))
+        self._alive: dict[str, _Hand] = {}
+        self._futile = 0
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hand in self._alive.values():
+            hand.process.terminate()
+        for hand in self._alive.values():
+            try:
+                hand.process.wait(timeout=_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                hand.process.kill()
+                hand.process.wait()
+        files.sweep(self._settings.home.cache)  # what killed workers left
+
+    def tend(self, statuses: Sequence[rules.RunStatus], now: float) -> None:
+        """Bury the workers that ended, kill those that hang, start those that are wanted.
+
+        Raises WORKER_FAILED when none of them can work.
+        """
+        takings = sum(status.fencing for status in statuses)
+        for name, hand in list(self._alive.items()):
+            status = hand.process.poll()
+            if status is None:
+                continue
+            del self._alive[name]
+            worked = status == 0 or takings > hand.takings
+            self._futile = 0 if worked else self._futile + 1
+            if self._futile >= _FUTILE_LIMIT:
+                raise self._failed(name, status)
+        for name in rules.stuck(statuses, now, self._alive, self._settings.beat_s):
+            self._alive[name].process.kill()
+        for _ in range(rules.workers_wanted(statuses, now, self._alive, self._limit)):
+            self._start(takings)
+
+    def _start(self, takings: int) -> None:
+        name = f"local-{os.getpid()}-{secrets.token_hex(4)}"
+        argv = [*self._argv, "--name", name, "--cores", str(self._cores), "--parent", str(os.getpid())]
+        log = self._settings.home.logs / "workers.log"
+        with files.coded("a worker could not be started", log), log.open("ab") as stream:
+            process = subprocess.Popen(
+                [*argv, *map(str, self.runs)],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,  # ctrl-C reaches the build alone, which then stops its workers in order
+            )
+        self._alive[name] = _Hand(process, takings)
+
+    def _failed(self, name: str, status: int) -> FarmError:
+        log = self._settings.home.logs / "workers.log"
+        return FarmError(
+            Code.WORKER_FAILED,
+            f"{_FUTILE_LIMIT} workers in a row could not work",
+            f"the last one, {name}, ended with status {status}: {_last_line(log)}",
+            f"See {log}, or run `farm doctor`.",
+            detail={"file": str(log)},
+        )
+
+
+def _last_line(log: os.PathLike[str]) -> str:
+    with contextlib.suppress(OSError), open(log, "rb") as stream:  # noqa: PTH123
+        lines = stream.read().decode("utf-8", "replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    return "it said nothing"
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))

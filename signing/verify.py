@@ -1,0 +1,113 @@
+"""The rules of trust, without any I/O: what a statement must say to be about this very bundle.
+
+One set of rules, used twice: by the signer before it signs, with digests that it computed itself, and by whoever
+verifies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernelfarm import nouns, oci
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from signing import comparison
+from signing.comparison import COMPARISON
+from signing.facts import BundleFacts
+from signing.statement import PROVENANCE, SIGNATURE, Provenance, Statement, invalid
+
+
+def require_about(statement: Statement, facts: BundleFacts, name: str) -> None:
+    """Raises `FarmError` unless the statement is one of ours and about exactly this bundle or one of its payloads.
+
+    SIGNATURE_FOREIGN: it names other digests, or says of them what the bytes do not. ATTESTATION_INVALID: malformed, or
+    of an unknown kind. `name` is the file that errors name.
+    """
+    if statement.predicate_type == SIGNATURE:
+        _require_signature(statement, facts, name)
+    elif statement.predicate_type == PROVENANCE:
+        _require_provenance(statement, facts, name)
+    elif statement.predicate_type == COMPARISON:
+        _require_comparison(statement, facts, name)
+    else:
+        raise invalid(name, f"its kind {statement.predicate_type!r} is unknown")
+
+
+def _require_signature(statement: Statement, facts: BundleFacts, name: str) -> None:
+    if statement.encode() == facts.signature().encode():
+        return
+    named = ", ".join(subject.digest for subject in statement.subjects) or "nothing"
+    if [subject.digest for subject in statement.subjects] != [facts.digest]:
+        raise _foreign(name, f"it signs {named}, this bundle is {facts.digest}", named)
+    raise _foreign(name, "the name, version or payloads that it signs are not those of the bundle", named)
+
+
+def _require_provenance(statement: Statement, facts: BundleFacts, name: str) -> None:
+    provenance = Provenance.from_statement(statement, name)
+    subject = statement.subjects[0].digest
+    about = {payload.digest: payload for payload in facts.payloads}.get(subject)
+    if about is None:
+        raise _foreign(name, f"it is the provenance of {subject}, which is not in this bundle", subject)
+    said = (provenance.model.name, provenance.model.digest, provenance.target_name, provenance.recipe.target_digest)
+    if said != (about.model_name, about.model_digest, about.target, about.target_digest):
+        raise _foreign(name, f"the payload of {about.target} was compiled from or for something else", subject)
+
+
+def _require_comparison(statement: Statement, facts: BundleFacts, name: str) -> None:
+    subject = comparison.from_statement(statement, name).original
+    about = {payload.digest: payload for payload in facts.payloads}.get(subject)
+    if about is None:
+        raise _foreign(name, f"it compares {subject}, which is not in this bundle", subject)
+    if statement.subjects[0].name != f"{about.model_name}/{about.target}":
+        raise _foreign(name, f"it calls the payload of {about.target} {statement.subjects[0].name!r}", subject)
+
+
+def require_complete(statements: Mapping[str, Statement], facts: BundleFacts) -> None:
+    """Raises `FarmError` unless there is one signature and one provenance for each payload. Keys are file names.
+
+    There may be any number of comparisons, each of the recipe that the payload's provenance gives.
+    """
+    signatures = sorted(name for name, item in statements.items() if item.predicate_type == SIGNATURE)
+    _require_one(signatures, "index.json", "signature of the bundle")
+    for payload in facts.payloads:
+        found = sorted(name for name, item in statements.items() if _is_provenance_of(item, payload.digest))
+        _require_one(found, oci.blob_name(payload.digest), f"provenance of the payload of {payload.target}")
+    _require_same_recipe(statements)
+
+
+def _require_same_recipe(statements: Mapping[str, Statement]) -> None:
+    recipes = {
+        item.subjects[0].digest: nouns.recipe_key(Provenance.from_statement(item, name).recipe)
+        for name, item in statements.items()
+        if item.predicate_type == PROVENANCE
+    }
+    for name, item in sorted(statements.items()):
+        if item.predicate_type == COMPARISON:
+            found = comparison.from_statement(item, name)
+            if recipes.get(found.original) != found.recipe_key:
+                raise _foreign(name, f"it is a rebuild by another recipe, {found.recipe_key}", found.original)
+
+
+def require_subject(statement: Statement, subject: Digest, name: str) -> None:
+    """Raises `FarmError` SIGNATURE_FOREIGN unless the statement speaks about the `subject` that its manifest gives."""
+    if [item.digest for item in statement.subjects] != [subject]:
+        raise _foreign(name, f"its manifest files it under {subject}, it speaks about something else", subject)
+
+
+def _is_provenance_of(statement: Statement, payload: Digest) -> bool:
+    return statement.predicate_type == PROVENANCE and [item.digest for item in statement.subjects] == [payload]
+
+
+def _require_one(found: Sequence[str], file: str, what: str) -> None:
+    if not found:
+        raise FarmError(Code.SIGNATURE_MISSING, f"there is no {what}", detail={"file": file})
+    if len(found) > 1:
+        raise FarmError(
+            Code.ATTESTATION_INVALID, f"there is more than one {what}", ", ".join(found), detail={"file": found[1]}
+        )
+
+
+def _foreign(name: str, why: str, named: str) -> FarmError:
+    return FarmError(
+        Code.SIGNATURE_FOREIGN, f"{name} is about something else", why, detail={"file": name, "digest": named}
+    )

@@ -1,0 +1,182 @@
+"""What a compile child leaves is believed only when every byte of it is as it should be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from containers import result
+from farm.payload import MEDIA_TYPES
+from kernelfarm import canonical, digest
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from tests.support import farms
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    request = {"model": "model.onnx", "model_name": "cls", "target": {"name": "x86-64-v3"}}
+    (inside / "request.json").write_bytes(canonical.dumps(request))
+    (inside / "model.onnx").write_bytes(b"a model")
+    farms.write_result(inside, tmp_path / "out")
+    return tmp_path / "out"
+
+
+def rewrite(out: Path, change: Callable[[dict[str, object]], object]) -> None:
+    document = canonical.loads((out / "result.json").read_bytes())
+    change(document)
+    (out / "result.json").write_bytes(canonical.dumps(document))
+
+
+def test_a_good_result_is_accepted_with_digests_from_the_bytes(out: Path) -> None:
+    accepted = result.accept(out)
+    assert [entry.name for entry in accepted.files] == sorted(result.PAYLOAD_FILES)
+    weights = next(entry for entry in accepted.files if entry.name == "weights.bin")
+    assert (weights.digest, weights.size) == (digest.of_bytes(b"weights" * 8), 56)
+    assert [(stage.name, stage.digest) for stage in accepted.stages] == [("import", digest.of_bytes(b"a model"))]
+
+
+def test_the_files_are_those_of_a_payload() -> None:
+    assert set(result.PAYLOAD_FILES) == set(MEDIA_TYPES)
+
+
+def spoil_byte(out: Path) -> None:
+    (out / "payload/kernels.so").write_bytes(b"other")
+
+
+def remove_file(out: Path) -> None:
+    (out / "payload/media.hdr").unlink()
+
+
+def add_file(out: Path) -> None:
+    (out / "payload/extra").touch()
+
+
+def add_beside(out: Path) -> None:
+    (out / "left-over").touch()
+
+
+def link(out: Path) -> None:
+    (out / "payload/weights.bin").rename(out.parent / "weights.bin")
+    (out / "payload/weights.bin").symlink_to(out.parent / "weights.bin")
+
+
+def pipe(out: Path) -> None:
+    (out / "payload/weights.bin").unlink()
+    os.mkfifo(out / "payload/weights.bin")
+
+
+def folder(out: Path) -> None:
+    (out / "payload/weights.bin").unlink()
+    (out / "payload/weights.bin").mkdir()
+
+
+def link_to_payload(out: Path) -> None:
+    (out / "payload").rename(out.parent / "payload")
+    (out / "payload").symlink_to(out.parent / "payload")
+
+
+def too_large(out: Path) -> None:
+    os.truncate(out / "payload/media.hdr", (1 << 20) + 1)
+
+
+def no_result(out: Path) -> None:
+    (out / "result.json").unlink()
+
+
+def link_to_result(out: Path) -> None:
+    (out / "result.json").rename(out.parent / "result.json")
+    (out / "result.json").symlink_to(out.parent / "result.json")
+
+
+SPOILERS = [
+    spoil_byte,
+    remove_file,
+    add_file,
+    add_beside,
+    link,
+    pipe,
+    folder,
+    link_to_payload,
+    too_large,
+    no_result,
+    link_to_result,
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILERS, ids=lambda spoil: spoil.__name__)
+def test_anything_else_is_refused_as_a_whole(out: Path, spoil: Callable[[Path], None]) -> None:
+    spoil(out)
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(schema="compile-result/2"),
+        lambda document: document.update(more=1),
+        lambda document: document.update(files=[]),
+        lambda document: document.update(stages={}),
+        lambda document: document["files"].update({"../x": {"digest": digest.of_bytes(b""), "size": 0}}),
+        lambda document: document["files"]["config.json"].update(size=1),
+        lambda document: document["files"].pop("config.json"),
+        lambda document: document["files"]["weights.bin"].update(digest=digest.of_bytes(b"other")),
+        lambda document: document.update(stages=[{"name": "s", "digest": digest.of_bytes(b"")}] * 257),
+    ],
+    ids=["schema", "field", "files", "stages", "other-name", "size", "missing", "digest", "too-many-stages"],
+)
+def test_a_result_file_that_says_something_else_is_refused(
+    out: Path, change: Callable[[dict[str, object]], object]
+) -> None:
+    rewrite(out, change)
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"a":1,"a":1}', b'{ "schema":"compile-result/1"}', b"\xff"])
+def test_a_result_file_that_is_not_canonical_json_is_refused(out: Path, data: bytes) -> None:
+    (out / "result.json").write_bytes(data)
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.status == 1
+
+
+def test_a_stage_without_a_digest_is_refused(out: Path) -> None:
+    rewrite(out, lambda document: document.update(stages=[{"name": "s", "digest": Digest("sha256:1")}]))
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.status == 1
+
+
+def test_the_childs_error_is_read(tmp_path: Path) -> None:
+    error = FarmError(Code.MODEL_INVALID, "not a model", "truncated", "Copy it again.", {"offset": 12})
+    (tmp_path / "error.json").write_bytes(canonical.dumps(error.to_json()))
+    read = result.read_error(tmp_path)
+    assert read is not None
+    assert read.to_json() == error.to_json()
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"{}", b'{"schema":"error/1","code":"FARM-E9999"}', b"[1]"])
+def test_an_error_file_that_is_none_is_not_believed(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "error.json").write_bytes(data)
+    assert result.read_error(tmp_path) is None
+
+
+def test_no_error_file_is_no_error(tmp_path: Path) -> None:
+    assert result.read_error(tmp_path) is None
+
+
+def test_an_error_file_behind_a_link_is_not_followed(tmp_path: Path) -> None:
+    error = FarmError(Code.MODEL_INVALID, "not a model")
+    (tmp_path / "elsewhere").write_bytes(canonical.dumps(error.to_json()))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/error.json").symlink_to(tmp_path / "elsewhere")
+    assert result.read_error(tmp_path / "out") is None

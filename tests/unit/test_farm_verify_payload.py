@@ -1,0 +1,193 @@
+"""The files of a payload must not contradict each other, and the linked bytes decide what the hardening is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from farm import payload_check
+from farm.bundle import PayloadInput, write_bundle
+from kernelfarm import canonical, device, digest, oci_bundle
+from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.oci_bundle import BundleView
+from tests.support import bundles
+from toolchains import gate, target
+from toolchains.gate import Finding, Report
+from toolchains.properties import Property
+
+TARGET = "x86-64-v4"
+
+
+def bundle_of(tmp_path: Path, change: Callable[[Path], None]) -> BundleView:
+    """A whole, signed bundle of a payload that was changed before."""
+    folder = bundles.payload(tmp_path / "payload", TARGET)
+    change(folder)
+    payload = PayloadInput(TARGET, folder, bundles.provenance(TARGET))
+    made = write_bundle(tmp_path / "cls", name="cls", version=None, payloads=[payload], signer=bundles.signer())
+    return oci_bundle.read(made.path).require()
+
+
+def unchanged(folder: Path) -> None:
+    assert folder.is_dir()
+
+
+def fault_in(view: BundleView) -> FarmError:
+    with pytest.raises(FarmError) as caught:
+        list(payload_check.check(view, view.payloads[0]))
+    return caught.value
+
+
+def header(folder: Path) -> PayloadHeader:
+    return PayloadHeader.from_bytes((folder / "media.hdr").read_bytes())
+
+
+def rewritten(**fields: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        made = dataclasses.replace(header(folder), **fields)  # type: ignore[arg-type]
+        (folder / "media.hdr").write_bytes(made.to_bytes())
+
+    return change
+
+
+def another_blob(kind: BlobKind) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        other = Blob(kind, digest.of_bytes(b"other"), 5)
+        blobs = tuple(other if blob.kind is kind else blob for blob in header(folder).blobs)
+        rewritten(blobs=blobs)(folder)
+
+    return change
+
+
+def one_blob_more(folder: Path) -> None:
+    blobs = (*header(folder).blobs, Blob(BlobKind.KERNELS, digest.of_bytes(b"other"), 5))
+    rewritten(blobs=blobs, variants=(Variant(0, 1, 0, 1), Variant(0, 2, 2, 1)))(folder)
+
+
+def test_a_payload_whose_header_names_its_own_files_fits(tmp_path: Path) -> None:
+    view = bundle_of(tmp_path, unchanged)
+
+    found = dict(islice(payload_check.check(view, view.payloads[0]), 2))
+
+    assert found["files"].startswith("8 files, ")
+    assert found["header"] == "names the kernels and weights by digest, IR 0.1.0, ABI 1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        rewritten(target="x86-64-v3"),
+        rewritten(ir_version="0.2.0"),
+        rewritten(abi_version=2),
+        another_blob(BlobKind.KERNELS),
+        another_blob(BlobKind.WEIGHTS),
+        one_blob_more,
+    ],
+)
+def test_a_header_that_names_something_else_is_refused(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    view = bundle_of(tmp_path, change)
+
+    error = fault_in(view)
+
+    assert error.code is Code.PAYLOAD_INCONSISTENT
+    assert view.role_of(error.detail["file"]) == "media.hdr of x86-64-v4"
+
+
+def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:
+    def cut(folder: Path) -> None:
+        (folder / "media.hdr").write_bytes(b"KFHD")
+
+    view = bundle_of(tmp_path, cut)
+
+    error = fault_in(view)
+
+    assert error.code is Code.DEVICE_FILE_INVALID
+    assert view.role_of(error.detail["file"]) == "media.hdr of x86-64-v4"
+
+
+def test_kernels_that_are_no_linked_code_are_refused_by_file(tmp_path: Path) -> None:
+    view = bundle_of(tmp_path, unchanged)
+
+    error = fault_in(view)
+
+    assert error.code is Code.ELF_INVALID
+    assert view.role_of(error.detail["file"]) == "kernels.so of x86-64-v4"
+
+
+def hardening(evidence: str = "NOW") -> Report:
+    return Report(TARGET, "sha256:x", (Finding(Property.NOW, True, evidence),), (), 1, 2, ())
+
+
+@pytest.fixture
+def as_read(monkeypatch: pytest.MonkeyPatch) -> Report:
+    """The kernels, which are text here, read as if they were linked code with one property."""
+    monkeypatch.setattr(gate, "inspect", lambda path: path)
+    monkeypatch.setattr(gate, "require", lambda *_: hardening())
+    return hardening()
+
+
+def says(report: Report) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "hardening.json").write_bytes(canonical.dumps(report.to_json()))
+
+    return change
+
+
+def test_hardening_that_is_what_the_bytes_say_is_accepted(tmp_path: Path, as_read: Report) -> None:
+    view = bundle_of(tmp_path, says(as_read))
+
+    assert dict(payload_check.check(view, view.payloads[0]))["hardening"] == "1 properties, as read from kernels.so"
+
+
+@pytest.mark.usefixtures("as_read")
+def test_hardening_that_claims_more_than_the_bytes_is_refused(tmp_path: Path) -> None:
+    view = bundle_of(tmp_path, says(hardening("NOW and more")))
+
+    error = fault_in(view)
+
+    assert error.code is Code.PAYLOAD_INCONSISTENT
+    assert view.role_of(error.detail["file"]) == "hardening.json of x86-64-v4"
+
+
+def for_an_older_target(folder: Path) -> None:
+    config = canonical.loads((folder / "config.json").read_bytes())
+    config["target"]["digest"] = digest.of_bytes(b"the target file of last year")
+    (folder / "config.json").write_bytes(canonical.dumps(config))
+
+
+def test_a_payload_of_an_older_target_file_is_held_against_what_it_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = bundles.payload(tmp_path / "payload", TARGET)
+    says(hardening())(folder)
+    for_an_older_target(folder)
+    recipe = dataclasses.replace(
+        bundles.provenance(TARGET).recipe, target_digest=digest.of_bytes(b"the target file of last year")
+    )
+    made = write_bundle(
+        tmp_path / "cls",
+        name="cls",
+        version=None,
+        payloads=[PayloadInput(TARGET, folder, dataclasses.replace(bundles.provenance(TARGET), recipe=recipe))],
+        signer=bundles.signer(),
+    )
+    asked: list[target.Target] = []
+    monkeypatch.setattr(gate, "inspect", lambda path: path)
+
+    def require(found: target.Target, _: Path) -> Report:
+        asked.append(found)
+        return hardening()
+
+    monkeypatch.setattr(gate, "require", require)
+    view = oci_bundle.read(made.path).require()
+
+    assert len(list(payload_check.check(view, view.payloads[0]))) == 3
+    assert [found.hardening.required for found in asked] == [(Property.NOW,)]
+
+
+def test_the_header_and_the_config_speak_of_the_same_versions() -> None:
+    assert (device.IR_VERSION, device.ABI_VERSION) == ("0.1.0", 1)
