@@ -1,4 +1,4 @@
-"""The wheel: exactly the rooms at its top level, every source the compile child builds, and a farm that starts from it alone."""
+"""The wheel: exactly the rooms at its top level, every source the child compiles, and a farm that starts from it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_wheel_carries_every_file_of_the_rooms(wheel: Path) -> None:
 
 def test_the_farm_starts_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    program = "from farm.cli.main import main; from pathlib import Path; import farm; print(Path(farm.__file__).parent); main()"
+    program = "import farm; print(farm.__path__[0]); from farm.cli.main import main; main()"
     ran = subprocess.run(
         [sys.executable, "-P", "-c", program, "targets"],
         env={**os.environ, "PYTHONPATH": str(tmp_path), "FARM_HOME": str(tmp_path / "home")},

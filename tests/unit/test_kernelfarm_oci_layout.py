@@ -391,12 +391,25 @@ def test_a_manifest_that_is_no_attestation_s_is_refused(bundle: Path, change: Ca
     assert (Code.BUNDLE_INVALID, name) in faults(bundle)
 
 
-@pytest.mark.parametrize("fields", [{"digest": digest.of_bytes(b"elsewhere")}, {"size": 1}, {"media_type": oci.INDEX}])
-def test_an_attestation_of_something_elsewhere_is_foreign(bundle: Path, fields: dict[str, object]) -> None:
+def of_another_kind(subject: Descriptor) -> Descriptor:
+    kinds = {oci.INDEX: oci.MANIFEST, oci.MANIFEST: oci.INDEX}
+    return dataclasses.replace(subject, media_type=kinds[subject.media_type])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda subject: dataclasses.replace(subject, digest=digest.of_bytes(b"elsewhere")),
+        lambda subject: dataclasses.replace(subject, size=1),
+        of_another_kind,
+    ],
+)
+def test_an_attestation_of_something_elsewhere_is_foreign(
+    bundle: Path, other: Callable[[Descriptor], Descriptor]
+) -> None:
     def change(manifest: Manifest) -> Manifest:
         assert manifest.subject is not None
-        other = {"media_type": oci.MANIFEST, **fields} if manifest.subject.media_type == oci.INDEX else fields
-        return dataclasses.replace(manifest, subject=dataclasses.replace(manifest.subject, **other))  # type: ignore[arg-type]
+        return dataclasses.replace(manifest, subject=other(manifest.subject))
 
     name = reattested(bundle, change)
 
