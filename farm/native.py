@@ -47,7 +47,7 @@ def prepare(folder: Path, target: str, work: Path) -> Runnable:
     with files.coded("a payload could not be made runnable", work):
         blobs = work / "blobs" / "sha256"
         blobs.mkdir(parents=True)
-        for name in (payload.HEADER, payload.KERNELS, payload.WEIGHTS):
+        for name in (payload.HEADER, payload.KERNELS, payload.WEIGHTS, payload.GOLDEN):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, blobs / digest.hex_of(digest.of_file(folder / name)))
         index = DeviceIndex((IndexEntry(digest.of_file(header), header.stat().st_size),))

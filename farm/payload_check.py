@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from farm.payload import HARDENING, HEADER, KERNELS, MEDIA_TYPES, WEIGHTS, as_file
-from kernelfarm import canonical, oci
+from farm.payload import GOLDEN, HARDENING, HEADER, KERNELS, MEDIA_TYPES, WEIGHTS, as_file
+from kernelfarm import canonical, golden, oci
 from kernelfarm.device import BlobKind, PayloadHeader
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
@@ -24,6 +25,7 @@ def check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
     config = _json(view, payload.files[CONFIG])
     header = _header(view, payload)
     yield "header", _require_header(header, payload, config)
+    yield "golden vectors", _require_golden(view, payload, config)
     yield "hardening", _require_hardening(view, payload, config)
 
 
@@ -44,7 +46,7 @@ def _header(view: BundleView, payload: PayloadView) -> PayloadHeader:
 
 
 def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping[str, Any]) -> str:
-    """The header, which the device trusts, names this payload's kernels and weights, this target, these versions."""
+    """The header, which the device trusts, names this payload's own blobs, this target, these versions."""
     name = oci.blob_name(payload.files[HEADER].digest)
 
     def require(holds: bool, why: str) -> None:
@@ -54,11 +56,25 @@ def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping
     require(header.target == payload.target, f"it is for {header.target}")
     require(header.ir_version == config.get("ir_version"), f"IR {header.ir_version}, {CONFIG} says another")
     require(header.abi_version == config.get("abi_version"), f"ABI {header.abi_version}, {CONFIG} says another")
-    for kind, title in ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS)):
+    for kind, title in ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS), (BlobKind.GOLDEN, GOLDEN)):
         named = {(blob.digest, blob.size) for blob in header.blobs if blob.kind is kind}
         own = (payload.files[title].digest, payload.files[title].size)
         require(named == ({own} if own[1] else set()), f"it does not name {title} of this payload, and nothing else")
-    return f"names the kernels and weights by digest, IR {header.ir_version}, ABI {header.abi_version}"
+    return f"names kernels, weights and golden vectors by digest, IR {header.ir_version}, ABI {header.abi_version}"
+
+
+def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str, Any]) -> str:
+    """The golden vectors are well formed, and for tensors of the sizes that config.json has."""
+    blob = payload.files[GOLDEN]
+    name = oci.blob_name(blob.digest)
+    with as_file(view, blob, GOLDEN) as path:
+        found = Golden.from_bytes(path.read_bytes(), name)
+    try:
+        found.require_fits(config, name)
+    except (KeyError, TypeError) as reason:
+        raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not list its tensors") from reason
+    values = sum(found.outputs) // golden.ELEMENT_BYTES
+    return f"{len(found.cases)} cases of {values} values within {found.absolute:.3g} + {found.relative:.3g} * |b|"
 
 
 def _require_hardening(view: BundleView, payload: PayloadView, config: Mapping[str, Any]) -> str:

@@ -27,6 +27,8 @@ from kernelfarm.nouns import Payload, RunState
 from kernelfarm.store import ContentStore
 
 WORKER = (sys.executable, "-I", "-m", "farm.worker")
+ALONE = "no-cache"
+"""Salt of a run that takes nothing from any cache, nor joins a run that may."""
 _FUTILE_LIMIT = 3
 """Workers that may end in a row without having done anything, before a build gives up."""
 _PATIENCE_S = 10.0
@@ -94,8 +96,9 @@ def compile_jobs(
     """Compile every job; the cells in the order of the jobs, each with a payload or an error.
 
     At most `workers` processes run at once. `on_begin` gets the cells once every job has its run, `on_change` after
-    each change. Without `use_cache` every job is compiled (or joined to a run that is under way), and its bytes are
-    compared with those in the cache. KeyboardInterrupt stops the workers, which give their runs back, and goes through.
+    each change. Without `use_cache` every job is compiled whole (or joined to such a run that is under way), and its
+    bytes are compared with those in the cache. KeyboardInterrupt stops the workers, which give their runs back, and
+    goes through.
     """
     cells = [_begin(farm, job, use_cache=use_cache) for job in jobs]
     on_begin(cells)
@@ -119,6 +122,7 @@ def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
         execution_key=job.action.execution_key,
         recipe_key=job.action.recipe_key,
         action=canonical.encode(job).decode(),
+        salt="" if use_cache else ALONE,
         max_attempts=farm.settings.max_attempts,
     )
     return replace(cell, run=run)

@@ -128,6 +128,7 @@ class Code(Enum):
     RESULT_REFUSED = ("FARM-E0613", Status.BAD, "the result of a compile was refused")
     PAYLOAD_DIFFERS = ("FARM-E0614", Status.BAD, "two compiles of the same action differ")
     WORKER_FAILED = ("FARM-E0615", Status.ENVIRONMENT, "a worker process could not work")
+    OBJECT_DIFFERS = ("FARM-E0617", Status.BAD, "a cached object is not what a compile gives")
     SOURCES_CHANGED = ("FARM-E0616", Status.ENVIRONMENT, "the farm's sources changed during a compile")
 
     # 07xx environment

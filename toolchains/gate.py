@@ -9,15 +9,14 @@ from typing import Any, ClassVar
 
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError
-from toolchains import disasm, elf
+from toolchains import assembler, disasm, elf
 from toolchains.disasm import CodeFacts
 from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
+from toolchains.machines import MACHINES
 from toolchains.properties import Property
 from toolchains.target import Target
 
 _PAGE = 65536
-_NOTES: Mapping[str, tuple[str, str]] = {"x86-64": ("ibt", "shstk")}
-"""Notes of a machine for the forward and the return edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,8 @@ class Facts:
     elf: Elf
     code: CodeFacts
     names: tuple[tuple[int, str], ...] = ()
+    path: Path | None = None
+    """Where the bytes lie, for the disassembly with the features of a target; facts without it prove no feature set."""
 
     def function_at(self, address: int) -> str:
         """The function of the table that an address lies in, with the distance to its start: "group_conv_3+0x1c"."""
@@ -76,7 +77,13 @@ def inspect(path: Path, symbols: Iterable[str] = ()) -> Facts:
     """Facts of a kernel object; `symbols` name its functions in messages. Raises `FarmError` ELF_INVALID."""
     facts = elf.read(path)
     names = tuple(sorted((fnv1a(symbol), symbol) for symbol in set(symbols)))
-    return Facts(facts, disasm.scan(path, facts.machine), names)
+    return Facts(facts, _scan(path, facts), names, path)
+
+
+def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
+    """The disassembly without the type ids, which stand in the code and are no instructions."""
+    words = [entry.address - 4 for entry in facts.entries if entry.stored_id == TILE_TYPE]
+    return disasm.scan(path, facts.machine, target, skip=words, entries=[entry.address for entry in facts.entries])
 
 
 def report(target: Target, facts: Facts) -> Report:
@@ -155,7 +162,8 @@ def _landing_pads(_: Target, facts: Facts) -> Finding:
 
 def _note(property_: Property, edge: int) -> Callable[[Target, Facts], Finding]:
     def check(_: Target, facts: Facts) -> Finding:
-        wanted = _NOTES[facts.elf.machine][edge]
+        notes = MACHINES[facts.elf.machine].notes
+        wanted = notes[edge] if notes else "a note"
         found = ", ".join(facts.elf.notes) or "no note"
         return _plain(property_, wanted in facts.elf.notes, wanted, f"{wanted} is wanted, the file has {found}")
 
@@ -218,6 +226,19 @@ def _exports(_: Target, facts: Facts) -> Finding:
     return _plain(Property.EXPORTS, facts.elf.entry_point == table, f"{TABLE} alone", fault)
 
 
+def _feature_set(target: Target, facts: Facts) -> Finding:
+    if facts.path is None or facts.elf.machine != target.machine:
+        return Finding(Property.FEATURE_SET, False, f"not decoded with the features of {target.name}")
+    if target.machine == "x86-64":  # its disassembler knows no features, its assembler does
+        faults = assembler.foreign(target, facts.code.forms)
+        evidence = f"{len(facts.code.forms)} forms of instruction"
+    else:
+        code = _scan(facts.path, facts.elf, target)
+        faults = [(at, f"the bytes at {at:#x} are no instruction of {target.cpu.name}") for at in code.undecoded]
+        evidence = f"{code.instructions} instructions"
+    return _first(Property.FEATURE_SET, faults, facts, evidence)
+
+
 def _full_width(target: Target, facts: Facts) -> Finding:
     wanted = target.vector.register_class
     uses = {use.register_class: use.instructions for use in facts.code.vectors}
@@ -246,6 +267,7 @@ _CHECKS: Mapping[Property, Callable[[Target, Facts], Finding]] = {
     Property.NO_NEEDED: _no_needed,
     Property.RELATIVE_ONLY: _relative_only,
     Property.EXPORTS: _exports,
+    Property.FEATURE_SET: _feature_set,
     Property.FULL_WIDTH: _full_width,
     Property.NO_BUILD_PATH: lambda _, f: _plain(
         Property.NO_BUILD_PATH, not f.elf.paths, "none", f"holds {', '.join(f.elf.paths)}"

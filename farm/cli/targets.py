@@ -53,7 +53,7 @@ def _details(item: Target) -> str:
         "vectors": f"{_vector(item)}, {item.vector.fma_ports} FMA per cycle",
         "caches": f"L1 {output.size(memory.l1d_bytes)}, L2 {output.size(memory.l2_bytes)}",
         "hardening": " ".join(sorted(entry.value for entry in item.hardening.required)),
-        "emulator": item.run.emulator or "none: it runs natively",
+        "emulator": " ".join(item.run.emulator_argv) or "none: it runs natively",
     }
     width = max(len(key) for key in facts)
     return "\n".join(f"{key.ljust(width)}  {value}" for key, value in facts.items())

@@ -91,37 +91,61 @@ def _row_of_taps(
     total: Value,
     reductions: set[Reduction],
 ) -> Value:
-    """`total` plus all taps of one kernel row: one generic per tap and per run of full or partial channel blocks.
-
-    `rows` is the kernel row and the input row that it reads.
-    """
+    """`total` plus all taps of one kernel row; `rows` is the kernel row and the input row that it reads."""
     kernel_row, row = rows
-    lanes = spec.x.lanes
-    full, rest = divmod(spec.x.channels, lanes)
-    channels = [(0, full, lanes)] * (full > 0) + [(full, 1, rest)] * (rest > 0)
     for tap in range(spec.taps.width):
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
-        for first, blocks, inner in channels:
-            loops = ("p" if blocks > 1 else "") + ("i" if inner > 1 else "")
-            kind = Reduction(len(tile.dims), len(loops))
-            reductions |= {kind} if loops else set()
-            total = writer.generic(
-                tile.dims + loops,
-                [
-                    _input(writer, spec, tile, (first, row, column, 0), blocks, inner, sources[0]),
-                    _weights(writer, tile, (tile.block, kernel_row, tap, first * lanes, 0), blocks, inner, sources[1]),
-                ],
-                total, tile.dims, MULTIPLY_ADD, "%s", loops, kind.tag if loops else "",
-            )  # fmt: skip
+        place = Place(kernel_row, tap, row, column, spec.taps.column_stride)
+        total = add_tap(writer, spec.x, tile, place, sources, total, reductions)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One tap of a tile: its element of the kernel, and the row, first column and column stride of the input."""
+
+    kernel_row: Index
+    kernel_column: int
+    row: Index
+    column: Index
+    stride: int
+
+
+def add_tap(
+    writer: Writer,
+    x: Buffer,
+    tile: Tile,
+    place: Place,
+    sources: tuple[Value, Value],
+    total: Value,
+    reductions: set[Reduction],
+) -> Value:
+    """`total` plus one tap over all input channels; `sources` are the input in buffer `x` and the packed weights."""
+    full, rest = divmod(x.channels, x.lanes)
+    channels = [(0, full, x.lanes)] * (full > 0) + [(full, 1, rest)] * (rest > 0)
+    for first, blocks, inner in channels:
+        loops = ("p" if blocks > 1 else "") + ("i" if inner > 1 else "")
+        kind = Reduction(len(tile.dims), len(loops))
+        reductions |= {kind} if loops else set()
+        taken = (first, place.row, place.column, 0)
+        weights = (tile.block, place.kernel_row, place.kernel_column, first * x.lanes, 0)
+        total = writer.generic(
+            tile.dims + loops,
+            [
+                _input(writer, place.stride, tile, taken, blocks, inner, sources[0]),
+                _weights(writer, tile, weights, blocks, inner, sources[1]),
+            ],
+            total, tile.dims, MULTIPLY_ADD, "%s", loops, kind.tag if loops else "",
+        )  # fmt: skip
     return total
 
 
 def _input(
-    writer: Writer, spec: Contraction, tile: Tile, offsets: tuple[Index, ...], blocks: int, inner: int, x: Value
+    writer: Writer, stride: int, tile: Tile, offsets: tuple[Index, ...], blocks: int, inner: int, x: Value
 ) -> tuple[Value, str]:
     access = ("p" if blocks > 1 else "") + ("w" if tile.columns > 1 else "") + ("i" if inner > 1 else "")
     axes = [{"p": 0, "w": 2, "i": 3}[letter] for letter in access]
-    strides = (1, 1, spec.taps.column_stride, 1)
+    strides = (1, 1, stride, 1)
     return writer.slice(x, offsets, (blocks, 1, tile.columns, inner), axes, strides), access
 
 
@@ -130,6 +154,6 @@ def _weights(
 ) -> tuple[Value, list[str]]:
     channels = {(True, True): [f"p * {inner} + i"], (True, False): ["p"], (False, True): ["i"], (False, False): []}
     channel = channels[blocks > 1, inner > 1]
-    axes = ([0] if tile.blocks > 1 else []) + ([3] if channel else []) + [4]
+    axes = ([0] if tile.blocks > 1 else []) + ([3] if channel else []) + ([4] if tile.lanes > 1 else [])
     sizes = (tile.blocks, 1, 1, blocks * inner, tile.lanes)
-    return writer.slice(weights, offsets, sizes, axes), [*(["b"] if tile.blocks > 1 else []), *channel, "o"]
+    return writer.slice(weights, offsets, sizes, axes), [*(["b"] if tile.blocks > 1 else []), *channel, *tile.lane_dims]

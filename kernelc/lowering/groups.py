@@ -7,16 +7,28 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from kernelc.graph import Graph, Group, Node
-from kernelc.layout.assign import conv_taps, pool_taps
+from kernelc.layout.assign import conv_taps, pool_taps, transposed_phases
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.packing import Packing
 from kernelc.layout.refuse import refused
 from kernelc.layout.segments import Use
 from kernelc.layout.window import Taps
-from kernelc.lowering import average, cast, contraction, depthwise, elementwise, pool, softmax
+from kernelc.lowering import (
+    average,
+    cast,
+    concat,
+    contraction,
+    conv_transpose,
+    depthwise,
+    elementwise,
+    pool,
+    resize,
+    softmax,
+)
 from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.operands import Context, Operand, PortOperand, epilogue_steps, step_of
 from kernelc.lowering.steps import BINARY, UNARY, Step
+from kernelc.numerics.resampling import tables
 from kernelc.schedule.cost import Machine, contraction_tile, depthwise_columns, stream_columns
 
 
@@ -75,6 +87,67 @@ def _conv(context: Context, machine: Machine, group: Group, steps: tuple[Step, .
         machine, taps=taps.height * taps.width, kernel_width=taps.width, stride=taps.column_stride, width=y.width
     )
     return depthwise.lower(depthwise.Depthwise(x, y, taps, len(reads) > 2, steps, columns)), reads
+
+
+def _conv_transpose(
+    context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    node, graph = group.anchor, context.graph
+    weight = graph.weights.get(node.inputs[1])
+    if weight is None:
+        raise refused(node, "its weights are not constant")
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    depthwise = node.integer("group") == x.channels == y.channels and x.channels > 1
+    if node.integer("group") != 1 and not depthwise:
+        raise refused(node, "a grouped transposed convolution is lowered only where each group is one channel")
+    packing = Packing("depthwise" if depthwise else "transposed", context.lanes, y.channels)
+    reads: list[Operand] = [context.value(node.inputs[0]), Use(weight, packing), *_bias(context, node, y)]
+    rows, columns = transposed_phases(node, graph)
+    taps = max(phase.taps for phase in rows) * max(phase.taps for phase in columns)
+    width = max(phase.count for phase in columns)
+    if depthwise:
+        blocks, tile_width = 1, stream_columns(machine)
+    else:
+        tile = contraction_tile(
+            machine, steps=taps * x.channels, exits=taps, blocks=y.blocks, images=[(rows[0].count, width)]
+        )
+        blocks, tile_width = tile.blocks, tile.columns
+    height, wide = weight.shape[2:]
+    strides = node.integers("strides")
+    spec = conv_transpose.ConvTranspose(
+        x, y, rows, columns, (height, wide), (strides[0], strides[1]), len(reads) > 2, steps, blocks, tile_width,
+        depthwise,
+    )  # fmt: skip
+    return conv_transpose.lower(spec), reads
+
+
+def _resize(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    rows, columns = tables(node, (x.height, x.width), (y.height, y.width))
+    if (rows.outside.any() or columns.outside.any()) and node.real("extrapolation") != 0:
+        raise refused(node, "it crops beyond the image with an extrapolation value other than 0")
+    reads: list[Operand] = [context.value(node.inputs[0])]
+    down, across = resize.factor(rows, x.height), resize.factor(columns, x.width)
+    if down is not None and across is not None:
+        width = max(1, stream_columns(machine) // across)
+        return resize.lower_repeat(resize.Repeat(x, y, down, across, steps, width)), reads
+    if columns.taps > resize.MOST_TAPS:
+        raise refused(node, f"a column reads {columns.taps} others; {resize.MOST_TAPS} at most are lowered")
+    reads += [Use(resize.weights_of(table), Packing("plain", 1, len(table.indices))) for table in (rows, columns)]
+    return resize.lower_resample(resize.Resample(x, y, rows.taps, columns.taps, steps)), reads
+
+
+def _concat(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    if steps or any(name in context.graph.weights for name in node.inputs):
+        raise refused(node, "one of its operands is a constant")
+    axis = node.integer("axis")
+    if axis == 0:
+        raise refused(node, "it joins batches")
+    buffers = tuple(context.buffer(name) for name in node.inputs)
+    spec = concat.Concat(buffers, context.buffer(group.output), axis, stream_columns(machine))
+    return concat.lower(spec), [context.value(name) for name in node.inputs]
 
 
 def _matmul(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
@@ -186,6 +259,9 @@ def _elementwise(
 _ELEMENTWISE = (*BINARY, *UNARY)
 _FORMS: Mapping[str, Form] = {
     "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "resize": _resize,
+    "concat": _concat,
     "matmul": _matmul,
     "global_average_pool": _global_average,
     "max_pool": _pool,

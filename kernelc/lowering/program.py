@@ -12,7 +12,7 @@ from kernelc.layout.segments import Use, WeightsFile, weights_file
 from kernelc.lowering.groups import Lowered, boundary_input, boundary_output, check_anchor, lower_group
 from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.operands import Context, ValueOperand
-from kernelc.schedule.cost import Machine
+from kernelc.schedule.cost import LEAST_LANES, Machine
 from kernelfarm.errors import Code, FarmError
 from toolchains.target import Target
 
@@ -41,7 +41,10 @@ class Program:
 
 def machine_of(target: Target) -> Machine:
     """What schedules need to know of a target."""
-    return Machine(target.vector.f32_lanes, target.vector.registers, target.memory.l2_bytes)
+    vector = target.vector
+    lanes = max(vector.f32_lanes, LEAST_LANES)
+    split = lanes // vector.f32_lanes
+    return Machine(lanes, vector.registers // split, target.memory.l2_bytes, split, vector.fma_ports, vector.broadcast)
 
 
 def build_program(graph: Graph, groups: Sequence[Group], target: Target) -> Program:

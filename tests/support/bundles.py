@@ -13,6 +13,7 @@ from farm import verify
 from farm.bundle import PayloadInput, WrittenBundle, write_bundle
 from kernelfarm import canonical, device, digest, nouns, oci_bundle
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
+from kernelfarm.golden import Case, Golden
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from signing import dsse, facts, keys
 from signing import verify as rules
@@ -23,6 +24,8 @@ from toolchains import target
 
 TARGETS = ("x86-64-v3", "x86-64-v4")
 MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
+GOLDEN = Golden((12,), (8,), (Case((0,), (bytes(8),)), Case((1 << 32,), (bytes(8),)))).to_bytes()
+"""For one input of three values and one output of two, which is expected to be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
     blobs = (
         Blob(BlobKind.KERNELS, digest.of_bytes(kernels), len(kernels)),
         Blob(BlobKind.WEIGHTS, digest.of_bytes(weights), len(weights)),
+        Blob(BlobKind.GOLDEN, digest.of_bytes(GOLDEN), len(GOLDEN)),
     )
     header = PayloadHeader(name, 62, (Variant(0, found.preference, 0, 1),), blobs)
     config = {
@@ -66,9 +70,12 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
         "target": {"name": name, "digest": found.digest},
         "ir_version": device.IR_VERSION,
         "abi_version": device.ABI_VERSION,
+        "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 3]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": [1, 2]}],
     }
     files = {
         "config.json": canonical.dumps(config),
+        "golden.bin": GOLDEN,
         "hardening.json": canonical.dumps({"schema": "hardening/1"}),
         "kernels.so": kernels,
         "libmedia_engine.so": b"library",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -187,7 +188,7 @@ def test_a_fault_is_placed_by_function_and_offset(tmp_path: Path) -> None:
     entry = min(facts.elf.entries, key=lambda e: e.address)
 
     with pytest.raises(FarmError) as caught:
-        gate.require(V3, gate.Facts(facts.elf, facts.code, ((entry.name_hash, "conv_3"),)))
+        gate.require(V3, replace(facts, names=((entry.name_hash, "conv_3"),)))
 
     assert caught.value.detail == {
         "property": "landing-pads",

@@ -1,0 +1,35 @@
+"""Which instructions an assembler refuses for a target: x86's disassembler decodes them all, its assembler does not."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelfarm.errors import Code, FarmError
+from toolchains import zig
+from toolchains.process import run_tool
+from toolchains.target import Target
+
+_REFUSED = re.compile(r"^forms\.s:(\d+):\d+: error: (.*)$", re.MULTILINE)
+_PLACE = re.compile(r"\s*<[^>]*>$")
+
+
+def foreign(target: Target, forms: Sequence[tuple[str, int]]) -> list[tuple[int, str]]:
+    """(address, why) of each instruction, given as (text, address), that the target's CPU and features do not have."""
+    if not forms:
+        return []
+    with tempfile.TemporaryDirectory(prefix="kf-forms-") as made:
+        source = Path(made) / "forms.s"
+        source.write_text("".join(_PLACE.sub("", text) + "\n" for text, _ in forms), encoding="utf-8")
+        argv = [str(zig.zig_path()), "clang", "-target", target.triple, f"-march={target.cpu.name}", "-c", source.name]
+        argv += ["-ferror-limit=0", "-o", "forms.o"]
+        try:
+            run_tool(argv, cwd=source.parent, timeout_s=120, what="assembling forms of instruction")
+        except FarmError as reason:
+            refused = _REFUSED.findall(reason.detail.get("stderr", ""))
+            if reason.code is not Code.TOOL_FAILED or not refused:
+                raise
+            return [(forms[int(line) - 1][1], f"{forms[int(line) - 1][0]}: {why}") for line, why in refused]
+    return []
