@@ -1,0 +1,185 @@
+"""`make bar-A1`: every line of issue A1's bar that has a figure, measured; prints it and writes build/bar/A1.json.
+
+    python -m benchmarks.bar_a1 [NAME...]      only the lines with these names
+
+Exits 1 when a line does not hold. The file carries the digest of the sources that were measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peak_memory
+from farm import config, processor, rebuild
+from farm.surroundings import ALL, Variation
+from kernelfarm import digest
+from tests.support import flips, models, product
+from tests.support.product import TARGETS, Built
+from toolchains import disasm, target
+
+STATE = models.ROOT / "build" / "bar" / "A1"
+REPORT = models.ROOT / "build" / "bar" / "A1.json"
+SOURCES = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "signing", "toolchains")
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the bar: what it is about, its figure, what is asked for, whether that holds, details for the file."""
+
+    name: str
+    figure: str
+    asked: str
+    holds: bool
+    detail: Any = None
+
+
+Measure = Callable[[Built], Iterator[Line]]
+
+
+def demo(built: Built) -> Iterator[Line]:
+    """The demo from nothing (its state removed, the model at hand), then again."""
+    del built
+    shutil.rmtree(models.ROOT / "build" / "demo", ignore_errors=True)
+    for name, asked in (("demo, cold", 300.0), ("demo, again", 10.0)):
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, str(models.ROOT / "examples" / "demo.py")], capture_output=True, text=True, check=False
+        )
+        took = time.monotonic() - began
+        holds = done.returncode == 0 and took < asked
+        yield Line(name, f"{took:.1f} s, exit {done.returncode}", f"< {asked:.0f} s, exit 0", holds, done.stdout)
+
+
+def help_time(built: Built) -> Iterator[Line]:
+    """The median time of `farm --help`."""
+    del built
+    times = []
+    for _ in range(REPEATS):
+        began = time.monotonic()
+        subprocess.run([str(Path(sys.executable).with_name("farm")), "--help"], stdout=subprocess.DEVNULL, check=True)
+        times.append(time.monotonic() - began)
+    median = statistics.median(times)
+    yield Line("farm --help", f"{median:.3f} s, median of {REPEATS}", "< 0.3 s", median < 0.3, times)
+
+
+def memory(built: Built) -> Iterator[Line]:
+    """The largest resident set of a compile of the real model and its children, median, for each target."""
+    for name in TARGETS:
+        sizes = [peak_memory.of_compile(built, name, STATE / "memory") for _ in range(REPEATS)]
+        median = statistics.median(sizes)
+        figure = f"{median / 2**20:.0f} MiB, median of {REPEATS}"
+        yield Line(f"resident set of a compile for {name}", figure, "< 1024 MiB", median < 2**30, sizes)
+
+
+def numerics(built: Built) -> Iterator[Line]:
+    """Ten seeded inputs beside onnxruntime."""
+    for name in TARGETS:
+        found = built.product.must("check", built.bundle, "-t", name)
+        figure = f"{found['max_abs_error']:.3g} over {found['cases']} inputs" if found["ran"] else found["reason"]
+        holds = found["holds"] or not found["ran"]
+        yield Line(f"max abs error on {name}", figure, "<= 1e-4 + 1e-3 |b|", holds, found)
+
+
+def speed(built: Built) -> Iterator[Line]:
+    """One thread beside onnxruntime in one run, on the widest target that this processor runs."""
+    name = next(name for name in reversed(TARGETS) if not processor.missing_features(target.load(name)))
+    reports = [built.product.farm("bench", built.bundle, "-t", name).document for _ in range(REPEATS)]
+    valid = [report["ratio_best"] for report in reports if report.get("valid")]
+    median = statistics.median(valid) if len(valid) == REPEATS else float("inf")
+    holds = median <= 2.0
+    yield Line(f"time by onnxruntime's on {name}", f"{median:.2f}, median of {REPEATS}", "<= 2.0", holds, reports)
+
+
+def identity(built: Built) -> Iterator[Line]:
+    """Each variation alone and all together, the real model on both targets."""
+    settings = config.load({"FARM_HOME": str(built.product.home)})
+    for asked in (*((variation,) for variation in Variation), ALL):
+        report = rebuild.rebuild(settings, rebuild.Question(built.bundle, asked))
+        unvaried = sorted({reason for one in report.rebuilt for reason in one.unvaried})
+        figure = "same" if report.same else "DIFFERS"
+        figure += f" ({'; '.join(unvaried)})" if unvaried else ""
+        name = "all together" if asked == ALL else asked[0].value
+        yield Line(f"rebuild, {name}", figure, "same payload on both targets", report.same, report.to_json())
+
+
+def vectors(built: Built) -> Iterator[Line]:
+    """Instructions on full-width registers in the linked kernels."""
+    inspected = built.product.must("inspect", built.bundle)["targets"]
+    for name in TARGETS:
+        blob = inspected[name]["files"]["kernels.so"]["digest"].removeprefix("sha256:")
+        found = disasm.scan(built.bundle / "blobs" / "sha256" / blob, target.load(name).machine)
+        used = {use.register_class: use.instructions for use in found.vectors}
+        wanted = target.load(name).vector.register_class
+        count = used.get(wanted, 0)
+        yield Line(f"{wanted} instructions for {name}", str(count), "> 0", count > 0, used)
+
+
+def flipped(built: Built) -> Iterator[Line]:
+    """Single-byte flips in each file of the bundle."""
+    found = flips.run(built, STATE / "flips")
+    figure = f"{found.flips} in {found.files} files, {len(found.missed)} missed"
+    holds = not found.missed and found.flips >= 500 and found.least >= 20
+    yield Line("changed bytes detected and named", figure, ">= 500, >= 20 each, all", holds, found.missed)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "demo": demo,
+    "help": help_time,
+    "memory": memory,
+    "numerics": numerics,
+    "speed": speed,
+    "identity": identity,
+    "vectors": vectors,
+    "flips": flipped,
+}
+
+
+def main(names: list[str]) -> int:
+    """Measure the named lines, or all."""
+    if unknown := sorted(set(names) - set(MEASURES)):
+        print(f"no such line: {', '.join(unknown)}; there are {', '.join(MEASURES)}", file=sys.stderr)
+        return 2
+    shutil.rmtree(STATE, ignore_errors=True)
+    built = product.text_direction(STATE)
+    lines = []
+    for name in names or MEASURES:
+        for line in MEASURES[name](built):
+            print(f"{'ok ' if line.holds else 'BAD'}  {line.name:<46} {line.figure:<34} {line.asked}", flush=True)
+            lines.append(line)
+    if not names:
+        write(lines)
+    return 0 if all(line.holds for line in lines) else 1
+
+
+def write(lines: list[Line]) -> None:
+    """The report: figures, the sources measured, the machine."""
+    sources = {name: digest.of_tree(models.ROOT / name) for name in SOURCES}
+    document = {
+        "schema": "bar/1",
+        "bar": "A1",
+        "holds": all(line.holds for line in lines),
+        "sources": sources,
+        "machine": {"architecture": platform.machine(), "cores": len(os.sched_getaffinity(0))},
+        "lines": [
+            {"name": line.name, "figure": line.figure, "asked": line.asked, "holds": line.holds, "detail": line.detail}
+            for line in lines
+        ],
+    }
+    REPORT.write_text(json.dumps(document, indent=1, sort_keys=True, default=str), encoding="utf-8")
+    print(f"written to {REPORT.relative_to(models.ROOT)}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
