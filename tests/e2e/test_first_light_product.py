@@ -100,7 +100,7 @@ def test_every_stage_of_the_compiler_is_on_record_in_the_payload(real_bundle: Bu
 
 
 def test_a_speed_figure_comes_with_its_checks(real_bundle: Built):
-    """How fast it is belongs to `make bar-A1`; here: what is measured agrees with onnxruntime and the peak was measured."""
+    """How fast it is belongs to `make bar-A1`; here: what is measured agrees with onnxruntime, beside a peak."""
     name = next(name for name in reversed(TARGETS) if not processor.missing_features(target.load(name)))
 
     done = real_bundle.product.farm("bench", real_bundle.bundle, "-t", name, "--rounds", "2")
