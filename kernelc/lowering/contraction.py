@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
-from kernelc.lowering.geometry import tap_column, tap_loop
+from kernelc.lowering.geometry import tap_column, tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
@@ -99,21 +99,24 @@ def _row_of_taps(
     lanes = spec.x.lanes
     full, rest = divmod(spec.x.channels, lanes)
     channels = [(0, full, lanes)] * (full > 0) + [(full, 1, rest)] * (rest > 0)
-    for tap in range(spec.taps.width):
+
+    def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
         for first, blocks, inner in channels:
             loops = ("p" if blocks > 1 else "") + ("i" if inner > 1 else "")
             kind = Reduction(len(tile.dims), len(loops))
-            reductions |= {kind} if loops else set()
-            total = writer.generic(
+            reductions.update({kind} if loops else ())
+            current = writer.generic(
                 tile.dims + loops,
                 [
                     _input(writer, spec, tile, (first, row, column, 0), blocks, inner, sources[0]),
                     _weights(writer, tile, (tile.block, kernel_row, tap, first * lanes, 0), blocks, inner, sources[1]),
                 ],
-                total, tile.dims, MULTIPLY_ADD, "%s", loops, kind.tag if loops else "",
+                current, tile.dims, MULTIPLY_ADD, "%s", loops, kind.tag if loops else "",
             )  # fmt: skip
-    return total
+        return current
+
+    return tap_row(writer, 0, spec.taps.width, total, one_tap)
 
 
 def _input(

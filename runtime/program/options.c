@@ -10,7 +10,7 @@ const char options_usage[] =
     "  --list         the chosen target and the model's inputs and outputs, without running it\n"
     "  --repeat N     run N times and print the best and the median time\n"
     "  --partitions N cut every operation into N ranges; the result is the same for every N\n"
-    "exit status: 0 done; 1 the bundle is bad; 2 wrong usage; 3 the system refused something (memory, files);\n"
+    "exit status: 0 done; 1 the bundle or an input is bad; 2 wrong usage; 3 the system refused something (memory, files);\n"
     "             4 this device cannot run the bundle (processor features, machine, IR or ABI version)";
 
 static int number(const char *text, uint64_t most, uint64_t *value) {
