@@ -24,7 +24,8 @@ from kernelfarm.nouns import Execution
 NAME = "process"
 """Name of this runner; `signing.statement` calls it the security mode."""
 
-COMPILER: tuple[str, ...] = (sys.executable, "-I", "-m", "kernelc")
+COMPILER: tuple[str, ...] = (sys.executable, "-s", "-P", "-m", "kernelc")
+"""Neither user packages nor the working folder are importable; not `-I`, which would ignore PYTHONHASHSEED=0."""
 
 _GIB = 1 << 30
 _LOG_TAIL = 4096

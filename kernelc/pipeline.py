@@ -15,6 +15,7 @@ from typing import Any
 
 from kernelc import frontend, fusion, media
 from kernelc.graph import Graph, Group
+from kernelc.layout.assign import ALIASES
 from kernelc.lowering.objects import Object, build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source
@@ -24,6 +25,7 @@ from kernelc.request import Request
 from kernelfarm import canonical, device, digest, files, golden, objects
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
 from toolchains import features, gate, runtime_build, zig
 from toolchains.machines import MACHINES
 from toolchains.target import Target
@@ -93,6 +95,9 @@ def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph
     imported = frontend.load(in_dir / request.model, request.shapes)
     stages.graph("import", imported)
     graph = frontend.simplify(imported, lambda name, result: stages.graph(f"simplify-{name}", result))
+    if all(node.op in ALIASES for node in graph.nodes):
+        why = "every output is an input as it is, or a constant"
+        raise FarmError(Code.LAYOUT_INFEASIBLE, "the model computes nothing", why, "There is nothing to compile.")
     fused = fusion.group(graph)
     stages.record("fusion", digest.of_bytes(fusion.to_text(fused).encode()))
     return imported, graph, fused.groups

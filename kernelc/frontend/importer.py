@@ -24,8 +24,10 @@ from kernelfarm.errors import Code, FarmError
 
 MAX_WEIGHT_BYTES = 2**31 - 1
 """Limit for all constants of a model together."""
-MAX_NAME = 200
-"""Longest name of a graph input or output, in characters: these names go on into the binary."""
+MAX_NAME = 127
+"""Longest name of a graph input or output in bytes of UTF-8: the device tells longer ones cut (media_engine.h)."""
+MAX_PORTS = 256
+"""Most graph inputs and outputs together: the device takes no more (KF_MAX_TENSORS)."""
 
 
 def import_model(
@@ -69,6 +71,9 @@ class _Importer:
     def _inputs(self, shapes: Mapping[str, tuple[int, ...]], allow_symbolic: bool) -> str:
         """Add the inputs; in words, which of the given shapes replace sizes that the model fixes."""
         declared = [_declared(info) for info in self._graph.input if info.name not in self._values]
+        if len(declared) + len(self._graph.output) > MAX_PORTS:
+            what = f"the model has {len(declared)} inputs and {len(self._graph.output)} outputs"
+            raise FarmError(Code.MODEL_TOO_LARGE, what, f"the limit is {MAX_PORTS} together")
         names = [entry.name for entry in declared]
         if len(set(names)) != len(names):
             raise _invalid("two graph inputs have the same name")
@@ -144,8 +149,8 @@ def _size(dim: Any) -> int | str:
 
 
 def _check_name(name: str, kind: str) -> None:
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise _invalid(f"the {kind} name {shown(name)} is empty, too long, or not printable")
+    if not name or len(name.encode()) > MAX_NAME or not name.isprintable():
+        raise _invalid(f"the {kind} name {shown(name)} is empty, over {MAX_NAME} bytes, or not printable")
 
 
 def _execution_order(graph: onnx.GraphProto, known: set[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Which buffer every value of a grouped graph gets: blocked channels, halos for padded readers, reshapes as aliases."""
+"""Which buffer every value of a grouped graph gets: blocked channels, halos for padded readers, aliases."""
 
 from __future__ import annotations
 
@@ -7,34 +7,69 @@ from dataclasses import dataclass
 
 from kernelc.graph import Graph, Group, Node, Tensor
 from kernelc.layout.buffer import Buffer
-from kernelc.layout.refuse import refused
+from kernelc.layout.refuse import refused, where
 from kernelc.layout.window import Phase, Taps, phases
+from kernelc.media.builder import MAX_TENSOR_BYTES
 from kernelfarm.errors import Code, FarmError
+
+MAX_REACH = 2**16
+"""Rows or columns of the widest window, dilation included."""
+ALIASES = frozenset({"reshape", "identity"})
+"""Anchors whose result is their operand's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`buffers` by value name; `roots` maps each value to the one whose memory it is: itself or a reshape's operand."""
+    """`buffers` by value name; `roots` maps each value to the one whose memory it is: itself or an alias's operand."""
 
     buffers: Mapping[str, Buffer]
     roots: Mapping[str, str]
 
 
-def image(tensor: Tensor) -> tuple[int, int, int]:
+def image(tensor: Tensor, maker: str = "", detail: Mapping[str, str] | None = None) -> tuple[int, int, int]:
     """(channels, height, width) of a value: [1, C, H, W], or [1, C] as one pixel.
 
-    Raises `FarmError` LAYOUT_INFEASIBLE for other ranks, batches other than one, empty values and types other than f32.
+    Raises `FarmError` LAYOUT_INFEASIBLE, in which `maker` says where the value comes from, for other ranks, batches
+    other than one, empty values and types other than f32.
     """
     shape = tensor.static_shape
     if tensor.dtype == "f32" and len(shape) in (2, 4) and shape[0] == 1 and min(shape) > 0:
         return (shape[1], *shape[2:]) if len(shape) == 4 else (shape[1], 1, 1)
     raise FarmError(
         Code.LAYOUT_INFEASIBLE,
-        f"the value {tensor.name} of type {tensor.dtype} {list(shape)} has no layout",
+        f"{maker or f'the value {tensor.name}'} of type {tensor.dtype} {list(shape)} has no layout",
         "values must be f32 of shape [1, C, H, W] or [1, C]",
         "Build with --shape so that the batch is 1.",
-        {"tensor": tensor.name, "shape": list(shape), "dtype": tensor.dtype},
+        {"tensor": tensor.name, "shape": list(shape), "dtype": tensor.dtype, **(detail or {})},
     )
+
+
+def _maker(graph: Graph, name: str) -> tuple[str, dict[str, str]]:
+    """Where a value comes from, for the text and the detail of an error."""
+    node = graph.producers.get(name)
+    if node is not None:
+        return f"the result of the node {node.name} (media.{node.op})", where(node)
+    port = next(port for port in graph.inputs if port.tensor == name)
+    return f"the graph input {port.name!r}", {"input": port.name}
+
+
+def _check_values(graph: Graph, groups: Sequence[Group]) -> None:
+    """Refuse values without a layout by their input or node, before anything is said of their readers."""
+    for name in [*(port.tensor for port in graph.inputs), *(group.output for group in groups)]:
+        image(graph.tensors[name], *_maker(graph, name))
+
+
+def _check_size(graph: Graph, name: str, buffer: Buffer) -> None:
+    """Refuse what passes the limit of a value only through the zero columns and lanes of its layout."""
+    if buffer.bytes > MAX_TENSOR_BYTES:
+        maker, detail = _maker(graph, name)
+        why = f"with {buffer.left} + {buffer.right} columns of padding, in blocks of {buffer.lanes} channels"
+        raise FarmError(
+            Code.MODEL_TOO_LARGE,
+            f"{maker} takes more than {MAX_TENSOR_BYTES} bytes",
+            f"it takes {buffer.bytes}, {why}",
+            detail=detail,
+        )
 
 
 def conv_taps(node: Node, graph: Graph) -> Taps:
@@ -63,6 +98,9 @@ def pool_taps(node: Node, graph: Graph) -> Taps:
 def _taps(node: Node, graph: Graph, height: int, width: int) -> Taps:
     strides, dilations = node.integers("strides"), node.integers("dilations")
     top, left = node.integers("pads")[:2]
+    for size, dilation in zip((height, width), dilations, strict=True):
+        if (size - 1) * dilation >= MAX_REACH:
+            raise refused(node, f"a window that spans {(size - 1) * dilation + 1} rows or columns; {MAX_REACH} at most")
     rows = graph.tensors[node.inputs[0]].static_shape[2]
     outputs = graph.result(node).static_shape[2]
     return Taps(height, width, strides[0], strides[1], dilations[0], dilations[1], top, left, rows, outputs)
@@ -73,6 +111,7 @@ def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
 
     A graph input of few channels that only dense convolutions read stays plain (lanes = 1) but gets their halo.
     """
+    _check_values(graph, groups)
     roots = _roots(graph, groups)
     halos: dict[str, tuple[int, int]] = {}
     for group in groups:
@@ -84,6 +123,7 @@ def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
     for name, root in roots.items():
         used = 1 if _stays_plain(graph, groups, root, lanes) else lanes
         buffers[name] = Buffer(*image(graph.tensors[root]), used, *halos.get(root, (0, 0)))
+        _check_size(graph, root, buffers[name])
     return Layout(buffers, roots)
 
 
@@ -99,17 +139,17 @@ def _halo(node: Node, graph: Graph, width: int) -> tuple[int, int]:
 def _roots(graph: Graph, groups: Sequence[Group]) -> dict[str, str]:
     roots = {port.tensor: port.tensor for port in graph.inputs}
     for group in groups:
-        is_alias = group.anchor.op == "reshape" and not group.epilogue
-        if group.anchor.op == "reshape":
-            _check_reshape(graph, group.anchor)
+        is_alias = group.anchor.op in ALIASES
+        if is_alias:
+            _check_alias(graph, group.anchor)
         roots[group.output] = roots[group.anchor.inputs[0]] if is_alias else group.output
     return roots
 
 
-def _check_reshape(graph: Graph, node: Node) -> None:
+def _check_alias(graph: Graph, node: Node) -> None:
     before, after = (image(graph.tensors[name]) for name in (node.inputs[0], node.outputs[0]))
     if before != after:
-        why = f"a reshape from {list(before)} to {list(after)} (channels, height, width) moves channels"
+        why = f"a {node.op} from {list(before)} to {list(after)} (channels, height, width) moves channels"
         raise refused(node, why)
 
 

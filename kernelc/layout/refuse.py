@@ -13,5 +13,10 @@ def refused(node: Node, why: str) -> FarmError:
         f"the node {node.name} (media.{node.op}) cannot be lowered",
         why,
         "Rewrite this part of the model, or ask for the form: docs/how-to/add-an-operator.md says what it takes.",
-        {"node": node.name, "op": node.op},
+        where(node),
     )
+
+
+def where(node: Node) -> dict[str, str]:
+    """The detail of an error about a node."""
+    return {"node": node.name, "op": node.op}

@@ -41,9 +41,12 @@ class Taps:
 
 
 def _pairs(outputs: int, size: int, taps: int, stride: int, dilation: int, before: int) -> int:
-    return sum(
-        1 for output in range(outputs) for tap in range(taps) if 0 <= output * stride + tap * dilation - before < size
-    )
+    total = 0
+    for tap in range(taps):  # outputs with 0 <= output * stride + tap * dilation - before < size, by the bounds alone
+        first = max(0, -((tap * dilation - before) // stride))
+        last = min(outputs - 1, (size - 1 + before - tap * dilation) // stride)
+        total += max(0, last - first + 1)
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
-from kernelc.lowering.geometry import tap_column, tap_loop
+from kernelc.lowering.geometry import tap_column, tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
@@ -93,11 +93,13 @@ def _row_of_taps(
 ) -> Value:
     """`total` plus all taps of one kernel row; `rows` is the kernel row and the input row that it reads."""
     kernel_row, row = rows
-    for tap in range(spec.taps.width):
+
+    def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
         place = Place(kernel_row, tap, row, column, spec.taps.column_stride)
-        total = add_tap(writer, spec.x, tile, place, sources, total, reductions)
-    return total
+        return add_tap(writer, spec.x, tile, place, sources, current, reductions)
+
+    return tap_row(writer, 0, spec.taps.width, total, one_tap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Place:
     """One tap of a tile: its element of the kernel, and the row, first column and column stride of the input."""
 
     kernel_row: Index
-    kernel_column: int
+    kernel_column: Index
     row: Index
     column: Index
     stride: int

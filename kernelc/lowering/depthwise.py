@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
 from kernelc.lowering.contraction import MULTIPLY_ADD
-from kernelc.lowering.geometry import tap_column, tap_loop
+from kernelc.lowering.geometry import tap_column, tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
@@ -90,11 +90,13 @@ def _row_of_taps(
     x, weights = sources
     kernel_row, row = rows
     strides = (1, 1, spec.taps.column_stride, 1)
-    for tap in range(spec.taps.width):
+
+    def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
         pixels = writer.slice(x, [tile.block, row, column, 0], (1, 1, tile.columns, tile.lanes), tile.axes, strides)
         taps = writer.slice(weights, [tile.block, kernel_row, tap, 0], (1, 1, 1, tile.lanes), tile.lane_axes)
-        total = writer.generic(
-            tile.dims, [(pixels, tile.dims), (taps, tile.lane_dims)], total, tile.dims, MULTIPLY_ADD, "%s"
+        return writer.generic(
+            tile.dims, [(pixels, tile.dims), (taps, tile.lane_dims)], current, tile.dims, MULTIPLY_ADD, "%s"
         )
-    return total
+
+    return tap_row(writer, 0, spec.taps.width, total, one_tap)

@@ -7,10 +7,23 @@ from collections.abc import Callable
 from kernelc.layout.window import Taps
 from kernelc.lowering.text import Index, Value, Writer
 
+UNROLLED = 16
+"""Most taps of a row that are written one by one; the code of a wider window stays as small with a loop."""
 
-def tap_column(writer: Writer, taps: Taps, output: Index, tap: int, halo: int) -> Index:
+
+def tap_column(writer: Writer, taps: Taps, output: Index, tap: Index, halo: int) -> Index:
     """Column of the haloed input that `tap` reads for the output column `output`."""
-    return writer.add(writer.mul(output, taps.column_stride), halo - taps.left + tap * taps.column_dilation)
+    place = writer.add(writer.mul(tap, taps.column_dilation), halo - taps.left)
+    return writer.add(writer.mul(output, taps.column_stride), place)
+
+
+def tap_row(writer: Writer, first: int, last: int, start: Value, body: Callable[[Index, Value], Value]) -> Value:
+    """The taps [first, last) of one kernel row in order: `body(tap, value)` returns the next value."""
+    if last - first > UNROLLED:
+        return writer.loop(first, last, 1, start, body)
+    for tap in range(first, last):
+        start = body(tap, start)
+    return start
 
 
 def tap_loop(

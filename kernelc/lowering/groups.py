@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Literal
 
 from kernelc.graph import Graph, Group, Node
-from kernelc.layout.assign import conv_taps, pool_taps, transposed_phases
+from kernelc.layout.assign import ALIASES, conv_taps, pool_taps, transposed_phases
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.packing import Packing
 from kernelc.layout.refuse import refused
@@ -43,12 +44,12 @@ class Lowered:
 
 
 def lower_group(context: Context, machine: Machine, group: Group) -> Lowered | None:
-    """The kernel of a group; None for a reshape that only renames memory.
+    """The kernel of a group; None for one that only renames memory.
 
     Raises `FarmError` OPERATOR_NOT_LOWERED with the node and the reason.
     """
     node = group.anchor
-    if node.op == "reshape" and not group.epilogue:
+    if node.op in ALIASES:
         return None
     steps, others = epilogue_steps(context, group.epilogue, node.outputs[0])
     kernel, reads = _FORMS[node.op](context, machine, group, steps)
@@ -58,7 +59,7 @@ def lower_group(context: Context, machine: Machine, group: Group) -> Lowered | N
 def check_anchor(graph: Graph, group: Group) -> None:
     """Raise `FarmError` OPERATOR_NOT_LOWERED for an anchor that no form lowers, before any layout is chosen."""
     node = group.anchor
-    if node.op not in _FORMS:
+    if node.op not in _FORMS and node.op not in ALIASES:
         raise refused(node, "the backend has no form for this operator")
     values = [name for name in node.operands if name not in graph.weights]
     if not values or (node.op not in _ELEMENTWISE and node.inputs[0] not in values):
@@ -195,7 +196,9 @@ def _images(x: Buffer, y: Buffer, taps: Taps, steps: tuple[Step, ...]) -> list[t
     if taps != pointwise or any(buffer.has_halo for buffer in [x, y, *filter(None, (step.operand for step in steps))]):
         return [own]
     pixels = y.height * y.width
-    return [own] + [(rows, pixels // rows) for rows in range(pixels, 0, -1) if pixels % rows == 0 and rows != y.height]
+    small = [rows for rows in range(1, isqrt(pixels) + 1) if pixels % rows == 0]
+    rows_of = sorted({*small, *(pixels // rows for rows in small)} - {y.height}, reverse=True)
+    return [own] + [(rows, pixels // rows) for rows in rows_of]
 
 
 def _reshaped_step(step: Step, size: tuple[int, int]) -> Step:
@@ -219,7 +222,10 @@ def _pool(context: Context, machine: Machine, group: Group, steps: tuple[Step, .
         raise refused(node, "count_include_pad together with ceil_mode is not lowered")
     x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
     kind: Literal["max", "average"] = "max" if node.op == "max_pool" else "average"
-    spec = pool.Pool(kind, x, y, pool_taps(node, context.graph), count_pads, steps, stream_columns(machine))
+    taps = pool_taps(node, context.graph)
+    if len(pool.segments(taps, x.width, y.width)) > pool.MAX_SEGMENTS:
+        raise refused(node, f"its windows lie in more than {pool.MAX_SEGMENTS} ways on the columns of the image")
+    spec = pool.Pool(kind, x, y, taps, count_pads, steps, stream_columns(machine))
     return pool.lower(spec), [context.value(node.inputs[0])]
 
 
@@ -231,12 +237,6 @@ def _softmax(
         raise refused(node, f"softmax is lowered along the channels (dimension 1) only, not {node.integer('axis')}")
     spec = softmax.Softmax(context.buffer(node.inputs[0]), context.buffer(group.output), steps)
     return softmax.lower(spec), [context.value(node.inputs[0])]
-
-
-def _reshape(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
-    source = group.anchor.inputs[0]
-    spec = elementwise.Elementwise(context.buffer(source), context.buffer(group.output), steps, stream_columns(machine))
-    return elementwise.lower(spec), [context.value(source)]
 
 
 def _elementwise(
@@ -267,7 +267,6 @@ _FORMS: Mapping[str, Form] = {
     "max_pool": _pool,
     "average_pool": _pool,
     "softmax": _softmax,
-    "reshape": _reshape,
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }
 

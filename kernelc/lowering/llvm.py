@@ -24,11 +24,11 @@ TILE_TYPE = 1774936839
 
 _HOIST = "func.func(loop-invariant-subset-hoisting),canonicalize,cse,loop-invariant-code-motion"
 MIDDLE = (
-    # One round per loop level that carries an accumulator (channel, block, kernel row) and one to spare: a value that
-    # is not a vector by then would become an allocation.
+    # One round per loop level that carries an accumulator (channel, block, kernel column, kernel row) and one to spare:
+    # a value that is not a vector by then would become an allocation.
     mlir.Stage(
         "hoisted",
-        f"builtin.module(canonicalize,cse,loop-invariant-code-motion,{','.join([_HOIST] * 4)},canonicalize,cse)",
+        f"builtin.module(canonicalize,cse,loop-invariant-code-motion,{','.join([_HOIST] * 5)},canonicalize,cse)",
     ),
     mlir.Stage(
         "bufferised",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
-from kernelc.lowering.geometry import tap_column, tap_loop, tap_range
+from kernelc.lowering.geometry import tap_column, tap_loop, tap_range, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Value, Writer
@@ -16,6 +16,8 @@ from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, part
 from kernelc.schedule.split import Run, balanced
 
 LOWEST = float("-inf")
+MAX_SEGMENTS = 128
+"""Each has code of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,19 @@ class Segment:
 def segments(taps: Taps, width_in: int, width_out: int) -> tuple[Segment, ...]:
     """Cover of the output columns by runs with equal valid taps."""
     found: list[Segment] = []
-    for column in range(width_out):
+    whole = (width_in - 1 - (taps.width - 1) * taps.column_dilation + taps.left) // taps.column_stride
+    column = 0
+    while column < width_out:
         base = column * taps.column_stride - taps.left
-        inside = [tap for tap in range(taps.width) if 0 <= base + tap * taps.column_dilation < width_in]
-        first, last = (inside[0], inside[-1] + 1) if inside else (0, 0)
+        first = max(0, -(base // taps.column_dilation))
+        last = min(taps.width, (width_in - 1 - base) // taps.column_dilation + 1)
+        first, last = (first, last) if first < last else (0, 0)
+        end = min(whole + 1, width_out) if (first, last) == (0, taps.width) else column + 1
         if found and (found[-1].first, found[-1].last) == (first, last):
-            found[-1] = Segment(found[-1].start, column + 1, first, last)
+            found[-1] = Segment(found[-1].start, end, first, last)
         else:
-            found.append(Segment(column, column + 1, first, last))
+            found.append(Segment(column, end, first, last))
+        column = end
     return tuple(found)
 
 
@@ -104,7 +111,8 @@ def _one_segment(
 
 def _row_of_taps(writer: Writer, spec: Pool, tile: Tile, segment: Segment, row: Index, x: Value, total: Value) -> Value:
     combine = "maximumf" if spec.kind == "max" else "addf"
-    for tap in range(segment.first, segment.last):
+
+    def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
         pixels = writer.slice(
             x,
@@ -114,8 +122,9 @@ def _row_of_taps(writer: Writer, spec: Pool, tile: Tile, segment: Segment, row: 
             (1, 1, spec.taps.column_stride, 1),
         )
         lines = [f"%s = arith.{combine} %acc, %a0 : f32"]
-        total = writer.generic(tile.dims, [(pixels, tile.dims)], total, tile.dims, lines, "%s")
-    return total
+        return writer.generic(tile.dims, [(pixels, tile.dims)], current, tile.dims, lines, "%s")
+
+    return tap_row(writer, segment.first, segment.last, total, one_tap)
 
 
 def _divide(writer: Writer, spec: Pool, tile: Tile, segment: Segment, total: Value) -> Value:

@@ -86,7 +86,8 @@ def _apply_unary(body: Body, step: Step, value: str) -> str:
             return body.at_most(body.at_least(line, 0.0), 1.0)
         case "hard_swish":
             gate = body.at_most(body.at_least(body.op("addf", value, constant(3.0)), 0.0), 6.0)
-            return body.op("mulf", body.op("mulf", value, gate), constant(1.0 / 6.0))
+            # the gate first: a value times 6 overflows where the result does not
+            return body.op("mulf", value, body.op("mulf", gate, constant(1.0 / 6.0)))
         case "sigmoid":
             power = exponential(body, body.op("subf", constant(0.0), value, ""))
             return body.op("divf", constant(1.0), body.op("addf", power, constant(1.0)), "")

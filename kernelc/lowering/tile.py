@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.lowering.text import Index, Shape, Value, Writer
-from kernelc.schedule.split import Run
+from kernelc.schedule.split import Run, balanced
 
 BLOCK, ROW, COLUMN, LANE = range(4)
+HALO_COLUMNS = 8
+"""Most zero columns that are written without a loop."""
 
 RowBody = Callable[[Index, Run, str, Value], Value]
 
@@ -104,12 +106,16 @@ def write(writer: Writer, result: Value, out: Value, buffer: Buffer, tile: Tile)
 
 def clear_halo(writer: Writer, out: Value, buffer: Buffer, block: Index, row: Index, blocks: int) -> Value:
     """`out` with the zero columns of one row of `blocks` blocks written."""
-    for column, columns in ((0, buffer.left), (buffer.left + buffer.width, buffer.right)):
+    plain = Buffer(buffer.channels, buffer.height, buffer.pitch, buffer.lanes)
+
+    def clear(column: Index, columns: int, current: Value) -> Value:
+        tile = Tile(block, row, column, blocks, columns, buffer.lanes)
+        zero = writer.generic(tile.dims, [], window(writer, current, plain, tile), tile.dims, [], writer.scalar(0.0))
+        return write(writer, zero, current, plain, tile)
+
+    for start, columns in ((0, buffer.left), (buffer.left + buffer.width, buffer.right)):
         if columns:
-            tile = Tile(block, row, column, blocks, columns, buffer.lanes)
-            plain = Buffer(buffer.channels, buffer.height, buffer.pitch, buffer.lanes)
-            zero = writer.generic(tile.dims, [], window(writer, out, plain, tile), tile.dims, [], writer.scalar(0.0))
-            out = write(writer, zero, out, plain, tile)
+            out = along_row(writer, tuple(run.moved(start) for run in balanced(columns, HALO_COLUMNS)), out, clear)
     return out
 
 

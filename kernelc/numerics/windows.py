@@ -60,12 +60,12 @@ def conv_transpose(node: Node, operands: Sequence[Array]) -> Array:
 
 
 def max_pool(node: Node, operands: Sequence[Array]) -> Array:
-    """Largest element of each window; padding is smaller than every element."""
+    """Largest element of each window, NaN where one is NaN; padding is smaller than every element."""
     (value,) = operands
     lowest = -np.inf if value.dtype.kind == "f" else np.iinfo(value.dtype).min
     result: Array | None = None
     for patch in _pool_patches(node, value, lowest):
-        result = patch if result is None else np.where(patch > result, patch, result)
+        result = patch if result is None else np.where((patch > result) | (patch != patch), patch, result)
     assert result is not None, "a window has an element"
     return result
 

@@ -24,6 +24,7 @@
 #define KF_TABLE_MAGIC 0x4b544631u /* "1FTK" in memory */
 #define KF_ALIGNMENT 64u
 #define KF_MAX_RANK 8u
+#define KF_MAX_TENSORS 256u /* inputs and outputs together */
 
 /* Semantic version of the compiler's IR, 8.12.12 bits: another major number is refused on the device. */
 #define KF_VERSION(major, minor, patch) (((uint32_t)(major) << 24) | ((uint32_t)(minor) << 12) | (uint32_t)(patch))

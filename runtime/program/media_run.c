@@ -56,7 +56,7 @@ static int complain_code(const MediaError *error) {
     return status_of(error->code);
 }
 
-static void list_tensor(const char *direction, const MediaTensorInfo *n) {
+static int list_tensor(const char *direction, const MediaTensorInfo *n) {
     struct text t = {.fd = 1};
     text_add(&t, direction);
     text_add(&t, " ");
@@ -69,41 +69,41 @@ static void list_tensor(const char *direction, const MediaTensorInfo *n) {
     }
     text_add(&t, " ");
     text_number(&t, n->bytes);
-    text_line(&t);
+    return text_line(&t);
 }
 
-static void list_number(const char *name, uint64_t value) {
+static int list_number(const char *name, uint64_t value) {
     struct text t = {.fd = 1};
     text_add(&t, name);
     text_add(&t, " ");
     text_number(&t, value);
-    text_line(&t);
+    return text_line(&t);
 }
 
 static int list(const struct job *job) {
     struct text t = {.fd = 1};
     text_add(&t, "target ");
     text_add(&t, job->info.target);
-    text_line(&t);
+    int failed = text_line(&t); /* zero, or a negative errno: any of them makes the sum of bits negative */
     text_add(&t, "ir ");
     text_number(&t, job->info.ir_version >> 24);
     text_add(&t, ".");
     text_number(&t, job->info.ir_version >> 12 & 4095);
     text_add(&t, ".");
     text_number(&t, job->info.ir_version & 4095);
-    text_line(&t);
-    list_number("abi", job->info.abi_version);
-    list_number("operations", job->info.operations);
-    list_number("functions", job->info.functions);
-    list_number("arena_bytes", job->info.arena_bytes);
-    list_number("weights_bytes", job->info.weights_bytes);
-    list_number("kernel_bytes", job->info.kernel_bytes);
+    failed |= text_line(&t);
+    failed |= list_number("abi", job->info.abi_version);
+    failed |= list_number("operations", job->info.operations);
+    failed |= list_number("functions", job->info.functions);
+    failed |= list_number("arena_bytes", job->info.arena_bytes);
+    failed |= list_number("weights_bytes", job->info.weights_bytes);
+    failed |= list_number("kernel_bytes", job->info.kernel_bytes);
     for (uint32_t d = MEDIA_INPUT; d <= MEDIA_OUTPUT; d++) {
         MediaTensorInfo n = MEDIA_TENSOR_INFO_INIT;
         for (uint32_t k = 0; media_engine_describe(job->engine, d, k, &n) == MEDIA_OK; k++)
-            list_tensor(d == MEDIA_INPUT ? "input" : "output", &n);
+            failed |= list_tensor(d == MEDIA_INPUT ? "input" : "output", &n);
     }
-    return DONE;
+    return failed ? complain("standard output", "cannot be written", ENVIRONMENT) : DONE;
 }
 
 /* The file of the argument "NAME=FILE" for this name, or null.  Names may hold any character, so the name decides. */
@@ -145,7 +145,7 @@ static int take_inputs(struct job *job, const struct options *o) {
         media_engine_describe(job->engine, MEDIA_INPUT, k, &n);
         const char *path = find(o->inputs, o->n_inputs, n.name);
         if (!path) return complain(n.name, "no --input gives a file for this input", USAGE);
-        int code = kf_read_file(-1, path, (uint64_t)1 << 40, &job->input_files[k], &error);
+        int code = kf_read_file(-1, path, n.bytes, &job->input_files[k], &error); /* not one byte too many */
         if (code == MEDIA_E_SYSTEM || code == MEDIA_E_NOT_FOUND || code == MEDIA_E_NOT_A_FILE)
             return complain("--input", error.message, ENVIRONMENT);
         if (code) return complain("--input", error.message, status_of(code));
@@ -238,8 +238,7 @@ static int timed(struct job *job, uint64_t n) {
     text_number(&t, n);
     report("wall", wall, n, &t);
     report("cpu", cpu, n, &t);
-    text_line(&t);
-    return DONE;
+    return text_line(&t) < 0 ? complain("standard output", "cannot be written", ENVIRONMENT) : DONE;
 }
 
 static int work(struct job *job, const struct options *o) {

@@ -12,7 +12,7 @@ const char options_usage[] =
     "  --self-test    run the golden vectors of the bundle and compare; 0 only when every value is within its tolerance\n"
     "  --repeat N     run N times and print the best and the median time\n"
     "  --partitions N cut every operation into N ranges; the result is the same for every N\n"
-    "exit status: 0 done; 1 the bundle is bad; 2 wrong usage; 3 the system refused something (memory, files);\n"
+    "exit status: 0 done; 1 the bundle or an input is bad; 2 wrong usage; 3 the system refused something (memory, files);\n"
     "             4 this device cannot run the bundle (processor features, machine, IR or ABI version)";
 
 static int number(const char *text, uint64_t most, uint64_t *value) {

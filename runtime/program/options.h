@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define MAX_TENSORS 64
+#define MAX_TENSORS 256 /* as many as a payload may have: KF_MAX_TENSORS */
 
 struct options {
     const char *folder, *target;

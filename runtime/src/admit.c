@@ -7,7 +7,6 @@
 #include "os.h"
 
 #define MAX_COUNT (1u << 20)
-#define MAX_TENSORS 256u
 #define MAX_BYTES ((uint64_t)1 << 40)
 
 struct table { /* the image of the table, taken apart */
@@ -50,16 +49,38 @@ static int take_apart(const struct kf_image *image, struct table *out, MediaErro
     out->ops = array(t, t->off_ops, t->n_ops, sizeof *out->ops);
     out->operands = array(t, t->off_operands, t->n_operands, sizeof *out->operands);
     out->tensors = array(t, t->off_tensors, t->n_tensors, sizeof *out->tensors);
-    if (t->n_tensors > MAX_TENSORS) return bad(error, "too many tensors");
+    if (t->n_tensors > KF_MAX_TENSORS) return bad(error, "too many tensors");
     if (!out->functions || !out->ops || !out->operands || !out->tensors ||
         !kf_within(t->off_strings, t->n_strings, t->bytes))
         return bad(error, "an array out of the table");
     return MEDIA_OK;
 }
 
+/* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), 0 where there is none in n bytes. */
+static uint32_t sequence(const uint8_t *s, uint32_t n) {
+    uint32_t more = s[0] < 0x80 ? 0 : s[0] < 0xc2 ? 4 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : s[0] < 0xf5 ? 3 : 4;
+    if (more >= n || more == 4) return 0;
+    for (uint32_t k = 1; k <= more; k++)
+        if ((s[k] & 0xc0) != 0x80) return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)) return 0; /* too long; surrogates */
+    if ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)) return 0; /* too long; beyond Unicode */
+    return more + 1;
+}
+
+/* Names are shown, compared and handed on as text: UTF-8 without control characters, which could drive a terminal. */
+static int is_text(const char *text, uint32_t n) {
+    const uint8_t *s = (const uint8_t *)text;
+    for (uint32_t at = 0, length; at < n; at += length) {
+        length = sequence(s + at, n - at);
+        if (!length || s[at] < 0x20 || s[at] == 0x7f || (s[at] == 0xc2 && s[at + 1] < 0xa0)) return 0;
+    }
+    return n > 0;
+}
+
 static int check_tensor(const struct kf_table *t, const struct kf_tensor *n) {
     uint64_t bytes = 4;
-    if (!kf_within(n->name_offset, n->name_length, t->n_strings) || n->name_length == 0) return 0;
+    if (!kf_within(n->name_offset, n->name_length, t->n_strings)) return 0;
+    if (!is_text((const char *)t + t->off_strings + n->name_offset, n->name_length)) return 0;
     if (n->dtype != KF_F32 || n->rank > KF_MAX_RANK || n->direction > KF_OUT || n->reserved) return 0;
     for (uint32_t k = 0; k < KF_MAX_RANK; k++) {
         if (k >= n->rank && n->dims[k]) return 0;

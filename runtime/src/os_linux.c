@@ -125,8 +125,10 @@ void kf_os_unmap(void *at, size_t bytes) {
 }
 
 int kf_os_map_at(void *at, int fd, uint64_t offset, size_t bytes, int access) {
-    return map(at, bytes, access_bits(access), MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, offset) == at ? 0
-                                                                                                           : -KF_EINVAL;
+    int flags = MAP_PRIVATE | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+    long r = kf_syscall6(__NR_mmap, (long)at, (long)bytes, access_bits(access), flags, fd, (long)offset);
+    if (r == (long)at) return 0;
+    return r < 0 && r > -4096 ? (int)r : -KF_EINVAL;
 }
 
 int kf_os_protect(void *at, size_t bytes, int access) {

@@ -138,6 +138,18 @@ static void messages_end_where_they_must(void) {
     CHECK(kf_length(e.message) == sizeof e.message - 1);
     kf_fail_about(&e, MEDIA_E_SIZE, "f", "g");
     CHECK(kf_same(e.message, "f: g"));
+    char name[401];
+    for (int k = 0; k < 400; k++) name[k] = k % 2 ? '\xa9' : '\xc3'; /* 200 times U+00E9 */
+    name[400] = 0;
+    kf_fail_about(&e, MEDIA_E_NOT_FOUND, name, "no such folder");
+    size_t n = kf_length(e.message);
+    CHECK(n == 3 + 150 + 16 && kf_same(e.message + n - 16, ": no such folder") && e.message[3] == '\xc3');
+    kf_fail_about(&e, MEDIA_E_NOT_FOUND, name + 1, "x"); /* the cut would fall inside a character */
+    CHECK(kf_length(e.message) == 3 + 150 + 3);
+    name[399] = 0;
+    kf_fail_system(&e, name, -36);
+    n = kf_length(e.message);
+    CHECK(n == 3 + 149 + 10 && kf_same(e.message + n - 10, ": errno 36") && e.message[3] == '\xc3');
 }
 
 static void numbers(void) {

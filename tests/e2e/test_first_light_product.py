@@ -99,14 +99,17 @@ def test_every_stage_of_the_compiler_is_on_record_in_the_payload(real_bundle: Bu
     assert all(stage["digest"].startswith("sha256:") for stage in config["stages"])
 
 
-def test_the_speed_figure_is_valid_and_at_most_twice_the_time_of_onnxruntime(real_bundle: Built):
+def test_a_speed_figure_comes_with_its_checks(real_bundle: Built):
+    """How fast it is belongs to `make bar-A1`; here: what is measured agrees with onnxruntime, beside a peak."""
     name = next(name for name in reversed(TARGETS) if not processor.missing_features(target.load(name)))
 
-    found = real_bundle.product.must("bench", real_bundle.bundle, "-t", name, "--rounds", "10")
+    done = real_bundle.product.farm("bench", real_bundle.bundle, "-t", name, "--rounds", "2")
 
-    assert found["valid"], found["faults"]
-    assert found["ours"]["gflops"] < found["peak_gflops"]
-    assert found["ratio_best"] <= 2.0, found
+    found = done.document
+    assert done.status == (0 if found["valid"] else 1)
+    assert found["max_abs_error"] < 1e-4
+    assert found["flop"] > 20_000_000
+    assert min(found["peak_gflops"], found["ours"]["milliseconds"], found["peers"]["onnxruntime"]["milliseconds"]) > 0
 
 
 def test_a_target_that_the_bundle_lacks_is_named_with_those_it_has(real_bundle: Built):

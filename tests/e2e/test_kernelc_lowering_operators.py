@@ -53,6 +53,16 @@ def halos_of_two_readers(make: Maker) -> tuple[str, ...]:
     return (make.node("add", wide, x), make.conv(x, 7, 3, pads=(1, 0, 1, 2)))
 
 
+def identity_of_input(make: Maker) -> tuple[str, ...]:
+    x = make.input(1, 3, 5, 9)
+    return (make.node("identity", x), make.conv(x, 4, 3, pads=(1, 1, 1, 1)))
+
+
+def the_same_result_twice(make: Maker) -> tuple[str, ...]:
+    y = make.node("relu", make.conv(make.input(1, 20, 5, 9), 19, 3))
+    return (make.conv(y, 4, 3, pads=(1, 1, 1, 1)), make.node("identity", y), y)
+
+
 CASES: dict[str, Case] = {
     "conv-1x1": lambda m: (m.conv(m.input(1, 24, 7, 9), 40, 1),),
     "conv-1x1-one-pixel": lambda m: (m.conv(m.input(1, 33, 1, 1), 50, 1),),
@@ -69,6 +79,14 @@ CASES: dict[str, Case] = {
     "conv-7x7": lambda m: (m.conv(m.input(1, 1, 9, 17), 18, 7, strides=(2, 2), pads=(3, 3, 3, 3)),),
     "conv-kernel-taller-than-image": lambda m: (m.conv(m.input(1, 6, 2, 9), 6, 5, pads=(2, 2, 2, 2)),),
     "conv-no-input-for-a-row": lambda m: (m.conv(m.input(1, 2, 1, 3), 3, 1, pads=(2, 0, 2, 0)),),
+    "conv-wide-window": lambda m: (m.conv(m.input(1, 37, 2, 70), 18, (2, 40), pads=(1, 3, 0, 9)),),
+    "conv-wide-window-first-layer": lambda m: (m.conv(m.input(1, 3, 3, 90), 17, (1, 30), strides=(1, 4)),),
+    "conv-wide-padding": lambda m: (
+        m.conv(m.node("relu", m.input(1, 20, 3, 9)), 9, 3, dilations=(1, 150), pads=(0, 170, 1, 160), strides=(1, 3)),
+    ),
+    "depthwise-wide-window": lambda m: (
+        m.conv(m.input(1, 18, 3, 60), 18, (2, 33), group=18, dilations=(1, 2), pads=(0, 20, 0, 30)),
+    ),
     "depthwise-3x3": lambda m: (m.conv(m.input(1, 40, 6, 15), 40, 3, pads=(1, 1, 1, 1), group=40),),
     "depthwise-5x5-strides-2-1": lambda m: (
         m.conv(m.input(1, 24, 7, 21), 24, 5, pads=(2, 2, 2, 2), strides=(2, 1), group=24),
@@ -95,6 +113,14 @@ CASES: dict[str, Case] = {
     "average-pool-counting-pads": lambda m: (
         pooling("average_pool", m.input(1, 5, 5, 5), m, kernel=(3, 2), pads=(1, 1, 1, 0), count_include_pad=1),
     ),
+    "max-pool-wide-window": lambda m: (
+        pooling("max_pool", m.input(1, 9, 2, 60), m, kernel=(2, 25), pads=(1, 3, 0, 2), strides=(1, 2)),
+    ),
+    "average-pool-wide-window": lambda m: (
+        pooling("average_pool", m.input(1, 9, 2, 60), m, kernel=(1, 57), pads=(0, 4, 0, 3), strides=(1, 1)),
+    ),
+    "identity-of-input-beside-a-result": identity_of_input,
+    "the-same-result-twice": the_same_result_twice,
     "relu": lambda m: (m.node("relu", m.input(1, 5, 3, 7)),),
     "clip": lambda m: (m.node("clip", m.input(1, 17, 2, 9), min=-0.5, max=0.75),),
     "hard-sigmoid": lambda m: (m.node("hard_sigmoid", m.input(1, 16, 1, 8), alpha=0.2, beta=0.5),),
@@ -169,3 +195,26 @@ def test_nan_stays_nan(op: str, name: str, tmp_path: Path) -> None:
 
     assert np.isnan(found[0, 17, 1, 2])
     assert np.isnan(found).sum() == 1
+
+
+@pytest.mark.parametrize("name", targets())
+def test_hard_swish_of_the_largest_numbers_does_not_overflow(name: str, tmp_path: Path) -> None:
+    make = Maker()
+    graph = make.finish(make.node("hard_swish", make.input(1, 4, 1, 4)))
+    row = np.array([3.4e38, 5.9e37, -3.4e38, 1e-38], np.float32)
+
+    (found,) = compile_graph(graph, name, tmp_path).run([np.resize(row, (1, 4, 1, 4))])
+
+    np.testing.assert_allclose(found[0, 0, 0], np.array([3.4e38, 5.9e37, 0, 5e-39]), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", targets())
+def test_the_largest_of_a_window_with_nan_is_nan(name: str, tmp_path: Path) -> None:
+    make = Maker()
+    graph = make.finish(pooling("max_pool", make.input(1, 5, 2, 6), make))
+    value = np.ones((1, 5, 2, 6), np.float32)
+    value[0, 4, 1, 3] = np.nan
+
+    (found,) = compile_graph(graph, name, tmp_path).run([value])
+
+    assert np.argwhere(np.isnan(found)).tolist() == [[0, 4, 0, 1]]

@@ -16,7 +16,7 @@ from containers import result
 from farm import native, processor
 from kernelfarm import canonical, device, digest
 from kernelfarm.errors import Code, FarmError
-from tests.support import graphs
+from tests.support import graphs, onnx_files
 from toolchains import target
 
 needs_v3 = pytest.mark.skipif(
@@ -199,6 +199,17 @@ def _transposing(path: Path) -> bytes:
 
     nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])]
     return graphs.save(path, nodes, [1, 3, 8, 8], [1, 8, 8, 3], {}).read_bytes()
+
+
+def test_a_model_that_computes_nothing_is_refused(tmp_path: Path) -> None:
+    model = onnx_files.model([onnx_files.node("Identity", ["x"], ["y"])], {"x": [1, 3, 8, 8]})
+
+    ended = compile_model(tmp_path / "run", model=model.SerializeToString())
+
+    error = FarmError.from_json(canonical.loads((ended.out / "error.json").read_bytes(), strict=True))
+    assert error.code is Code.LAYOUT_INFEASIBLE
+    assert ended.status == int(error.status)
+    assert [path.name for path in ended.out.iterdir()] == ["error.json"]
 
 
 def test_wrong_usage_has_its_own_status(tmp_path: Path) -> None:

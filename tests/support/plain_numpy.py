@@ -132,6 +132,7 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "global_average_pool": lambda _, x: x.mean((2, 3), keepdims=True),
     "resize": _resize,
     "softmax": _softmax,
+    "identity": lambda _, x: x,
     "reshape": lambda node, x: x.reshape(node.integers("shape")),
     "add": lambda _, x, y: x + y,
     "sub": lambda _, x, y: x - y,

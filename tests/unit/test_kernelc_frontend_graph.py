@@ -11,9 +11,11 @@ import pytest
 from onnx import helper
 
 from kernelc import media
+from kernelc.frontend.importer import MAX_NAME, MAX_PORTS
 from kernelfarm.errors import Code, FarmError
 from tests.support import onnx_files
 from tests.support.onnx_files import node
+from toolchains import runtime_build
 
 RELU = node("Relu", ["x"], ["y"])
 
@@ -158,7 +160,7 @@ def test_an_input_must_be_a_tensor_of_known_rank_with_a_printable_name_of_its_ow
         lambda info: info.type.Clear(),
         lambda info: info.type.tensor_type.ClearField("shape"),
         lambda info: setattr(info, "name", "x\x1b[31m"),
-        lambda info: setattr(info, "name", "x" * 201),
+        lambda info: setattr(info, "name", "ü" * 64),  # 128 bytes: the device's structs hold 127
         lambda info: info.type.tensor_type.shape.dim.extend([onnx.TensorShapeProto.Dimension(dim_value=1)] * 5),
         lambda info: info.type.tensor_type.shape.dim.extend([onnx.TensorShapeProto.Dimension(dim_value=2**30)]),
     ):
@@ -170,6 +172,23 @@ def test_an_input_must_be_a_tensor_of_known_rank_with_a_printable_name_of_its_ow
     model = _of(RELU)
     model.graph.input.append(model.graph.input[0])
     assert _error(tmp_path, model).code is invalid
+
+
+def test_a_model_has_as_many_inputs_and_outputs_as_the_device_takes(tmp_path: Path) -> None:
+    header = (runtime_build.source_root() / "include" / "kf_abi.h").read_text(encoding="utf-8")
+    assert f"#define KF_MAX_TENSORS {MAX_PORTS}u" in header
+    inputs = {f"x{number}": [1, 4] for number in range(MAX_PORTS)}
+    model = onnx_files.model([node("Relu", ["x0"], ["y"])], inputs)
+    assert _error(tmp_path, model).code is Code.MODEL_TOO_LARGE
+    model.graph.input.pop()
+    assert len(onnx_files.load(tmp_path, model).inputs) == MAX_PORTS - 1
+
+
+def test_the_longest_name_is_told_whole_by_the_device(tmp_path: Path) -> None:
+    header = (runtime_build.source_root() / "include" / "media_engine.h").read_text(encoding="utf-8")
+    assert f"char name[{MAX_NAME + 1}];" in header
+    model = onnx_files.model([node("Relu", ["x" * MAX_NAME], ["y"])], {"x" * MAX_NAME: [1, 4]})
+    assert onnx_files.load(tmp_path, model).inputs[0].name == "x" * MAX_NAME
 
 
 def test_terminal_codes_in_a_name_reach_no_message(tmp_path: Path) -> None:

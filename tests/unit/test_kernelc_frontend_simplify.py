@@ -104,6 +104,36 @@ def test_what_does_nothing_is_removed(tmp_path: Path, nodes: list[Any]) -> None:
     assert graph.weights == {}
 
 
+@pytest.mark.parametrize(
+    ("op", "operands", "c"),
+    [
+        ("Mul", ["x", "c"], np.float32(1)),
+        ("Mul", ["c", "x"], np.ones((4, 1, 1), np.float32)),
+        ("Div", ["x", "c"], np.ones(IMAGE, np.float32)),
+        ("Sub", ["x", "c"], np.float32(0)),
+        ("Add", ["c", "x"], np.float32(-0.0)),
+    ],
+)
+def test_a_neutral_constant_is_removed(tmp_path: Path, op: str, operands: list[str], c: Any) -> None:
+    nodes = [node(op, operands, ["a"]), node("Relu", ["a"], ["y"])]
+    assert _ops(_simple(tmp_path, nodes, c=c)) == ["relu"]
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "c"),
+    [
+        ("Add", ["x", "c"], np.float32(0)),  # -0 + 0 is 0
+        ("Sub", ["x", "c"], np.float32(-0.0)),
+        ("Sub", ["c", "x"], np.float32(0)),
+        ("Div", ["c", "x"], np.float32(1)),
+        ("Mul", ["x", "c"], np.array([1, 1, 1, 1, 1, 2], np.float32)),
+        ("Mul", ["x", "c"], np.ones((2, 1, 4, 1, 1), np.float32)),  # spreads x over more elements
+    ],
+)
+def test_a_constant_that_changes_a_bit_or_the_shape_stays(tmp_path: Path, op: str, operands: list[str], c: Any) -> None:
+    assert _ops(_simple(tmp_path, [node(op, operands, ["y"])], c=c)) == [op.lower()]
+
+
 def test_a_reversing_slice_stays(tmp_path: Path) -> None:
     lists = {"start": [5], "end": [-9], "axis": [3], "step": [-1]}
     nodes = [node("Slice", ["x", *lists], ["y"])]

@@ -9,6 +9,7 @@ from kernelc.graph import Graph
 from kernelc.layout.assign import Layout, assign, image
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
+from kernelc.lowering.pool import segments
 from kernelfarm.errors import Code, FarmError
 from tests.support.backend_graphs import Maker
 
@@ -36,6 +37,38 @@ def test_taps_count_the_pairs_inside_the_image() -> None:
 
     assert taps.pairs(width=4, outputs=4) == 4 * 4 + 8 * 6 + 4 * 9
     assert not taps.always_inside
+
+
+WINDOWS = [
+    # taps, stride, dilation, left pad, right pad, width
+    (3, 1, 1, 1, 1, 8), (3, 2, 1, 1, 0, 7), (5, 3, 2, 4, 3, 9),
+    (4, 1, 3, 9, 9, 2), (2, 1, 5, 3, 3, 1), (7, 2, 1, 6, 6, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("taps", "stride", "dilation", "left", "right", "width"), WINDOWS)
+def test_pairs_and_segments_say_what_each_tap_meets(
+    taps: int, stride: int, dilation: int, left: int, right: int, width: int
+) -> None:
+    outputs = (width + left + right - (taps - 1) * dilation - 1) // stride + 1
+    window = Taps(1, taps, 1, stride, 1, dilation, top=0, left=left, rows=1, outputs=1)
+    inside = [
+        [tap for tap in range(taps) if 0 <= column * stride - left + tap * dilation < width]
+        for column in range(outputs)
+    ]
+
+    assert window.pairs(width, outputs) == sum(map(len, inside))
+    found = [list(range(s.first, s.last)) for s in segments(window, width, outputs) for _ in range(s.start, s.end)]
+    assert found == inside
+
+
+def test_a_window_over_a_huge_image_is_described_at_once() -> None:
+    window = Taps(1, 3, 1, 1, 1, 1, top=0, left=1, rows=1, outputs=1)
+
+    assert window.pairs(10**12, 10**12) == 3 * 10**12 - 2
+    assert [(s.start, s.end) for s in segments(window, 10**12, 10**12)] == [
+        (0, 1), (1, 10**12 - 1), (10**12 - 1, 10**12)
+    ]  # fmt: skip
 
 
 def test_taps_without_pads_stay_inside() -> None:
@@ -120,3 +153,48 @@ def test_values_of_other_ranks_or_batches_have_no_layout(shape: tuple[int, ...])
 
     assert error.value.code is Code.LAYOUT_INFEASIBLE
     assert error.value.detail["shape"] == list(shape)
+
+
+def test_identity_shares_memory() -> None:
+    make = Maker()
+    x = make.input(1, 20, 3, 3)
+    graph = make.finish(make.node("relu", x), make.node("identity", x))
+
+    layout = layout_of(graph)
+
+    assert layout.roots["t2"] == "t0"
+
+
+@pytest.mark.parametrize(("batch", "detail"), [(2, {"input": "x0"}), (1, {"node": "n0_unsqueeze", "op": "unsqueeze"})])
+def test_a_value_without_a_layout_is_named_by_its_input_or_node(batch: int, detail: dict[str, str]) -> None:
+    make = Maker()
+    x = make.input(batch, 3, 4, 4)
+    graph = make.finish(make.node("relu", x if batch > 1 else make.node("unsqueeze", x, axes=(0,))))
+
+    with pytest.raises(FarmError) as error:
+        layout_of(graph)
+
+    assert error.value.code is Code.LAYOUT_INFEASIBLE
+    assert detail.items() <= error.value.detail.items()
+
+
+def test_a_window_too_wide_to_describe_is_refused() -> None:
+    make = Maker()
+    far = 2**16
+    x = make.input(1, 3, 4, 4)
+    with pytest.raises(FarmError) as error:
+        layout_of(make.finish(make.conv(x, 3, 2, dilations=(1, far), pads=(0, far, 0, far), strides=(1, far))))
+
+    assert error.value.code is Code.OPERATOR_NOT_LOWERED
+    assert error.value.detail == {"node": "n0_conv", "op": "conv"}
+
+
+def test_a_value_made_too_large_by_its_padding_is_refused() -> None:
+    make = Maker()
+    far = 2**28
+    x = make.node("relu", make.input(1, 3, 4, 4))
+    with pytest.raises(FarmError) as error:
+        layout_of(make.finish(make.conv(x, 3, 1, pads=(0, far, 0, far), strides=(1, far))))
+
+    assert error.value.code is Code.MODEL_TOO_LARGE
+    assert error.value.detail == {"node": "n0_relu", "op": "relu"}

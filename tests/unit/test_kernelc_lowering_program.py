@@ -132,6 +132,15 @@ def test_an_operand_that_spreads_along_rows_is_refused() -> None:
     assert error.code is Code.OPERATOR_NOT_LOWERED
 
 
+def test_a_pool_whose_windows_lie_in_too_many_ways_is_refused() -> None:
+    make = Maker()
+    pool = {"strides": (1, 1), "pads": (0, 99, 0, 99), "dilations": (1, 1), "ceil_mode": 0}
+    error = refusal(make.finish(make.node("max_pool", make.input(1, 4, 1, 300), kernel=(1, 100), **pool)))
+
+    assert error.code is Code.OPERATOR_NOT_LOWERED
+    assert error.detail == {"node": "n0_max_pool", "op": "max_pool"}
+
+
 def test_a_product_of_two_values_is_refused() -> None:
     make = Maker()
     error = refusal(make.finish(make.node("matmul", make.input(1, 1), make.input(1, 3))))

@@ -42,6 +42,13 @@ def test_padding_never_wins_a_max_pool_even_among_negative_numbers() -> None:
     assert _run("max_pool", image, **POOL | {"pads": (1, 1, 1, 1)}) == [[[[-5, -3], [-2, -9]]]]
 
 
+def test_a_nan_in_a_window_is_its_largest_wherever_it_lies() -> None:
+    for place in range(4):
+        image = np.array([1.0, np.inf, -2.0, 3.0])
+        image[place] = np.nan
+        assert np.isnan(_run("max_pool", image.reshape(1, 1, 2, 2), **POOL)).all()
+
+
 def test_an_average_pool_counts_padding_only_where_told() -> None:
     image = np.array([[[[4, 8], [12, 16]]]])
     attrs = POOL | {"pads": (1, 1, 1, 1)}

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from kernelc.frontend.rewrite import Rebuild
-from kernelc.graph import Node
+from kernelc.graph import NUMPY_TYPES, Node
 from kernelc.media.contents import content_of_result
 from kernelc.media.infer import result_type
 from kernelc.media.ops import FLOATS
@@ -17,6 +17,7 @@ MAX_FOLDED_ELEMENTS = 2**24
 """Larger results are left to the device, so that a small model cannot become a huge one by folding."""
 _COMMUTATIVE = ("add", "mul")
 _BINARY = ("add", "mul", "sub", "div")
+_NEUTRAL = {"add": -0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
 _RESHAPES = ("dynamic_reshape", "flatten", "squeeze", "unsqueeze", "reshape")
 
 
@@ -48,7 +49,7 @@ def constant_operands(build: Rebuild, node: Node, old: Node) -> str | None:
 
 
 def identity(build: Rebuild, node: Node, old: Node) -> str | None:
-    """x for: identity, a cast to the same type, a reshape to the same shape, a whole slice, a concat of one."""
+    """x for: identity, a cast to its own type, a reshape to its own shape, a whole slice, a concat of one, x * 1."""
     source = build.tensor(node.inputs[0])
     same = (
         node.op == "identity"
@@ -57,6 +58,7 @@ def identity(build: Rebuild, node: Node, old: Node) -> str | None:
         or (node.op in _RESHAPES and result_type(build.call(node))[1] == source.shape)
         or (node.op == "transpose" and list(node.integers("permutation")) == list(range(len(source.shape))))
         or (node.op == "slice" and _whole(build, node))
+        or (node.op in _NEUTRAL and _neutral(build, node))
     )
     if not same:
         return None
@@ -66,6 +68,15 @@ def identity(build: Rebuild, node: Node, old: Node) -> str | None:
 def _whole(build: Rebuild, node: Node) -> bool:
     call = build.call(node)
     return set(call.contents[4] or ()) == {1} and result_type(call)[1] == call.shape()
+
+
+def _neutral(build: Rebuild, node: Node) -> bool:
+    """Whether the constant second operand changes no bit of the first (adding +0 to a float does: -0 + 0 is 0)."""
+    weight = build.weight(node.inputs[1])
+    if weight is None or result_type(build.call(node))[1] != build.tensor(node.inputs[0]).shape:
+        return False
+    neutral = np.array(_NEUTRAL[node.op], NUMPY_TYPES[weight.dtype]).tobytes()
+    return weight.data == neutral * prod(weight.shape)
 
 
 def static_reshape(build: Rebuild, node: Node, _: Node) -> str | None:
