@@ -34,6 +34,7 @@ class Code(Enum):
     USAGE = ("FARM-E0101", Status.USAGE, "wrong usage")
     TARGET_UNKNOWN = ("FARM-E0102", Status.USAGE, "unknown target")
     TARGET_INVALID = ("FARM-E0110", Status.BAD, "faulty target file")
+    DEVICE_UNKNOWN = ("FARM-E0111", Status.USAGE, "unknown device")
     INTERRUPTED = ("FARM-E0103", Status.INTERRUPTED, "interrupted")
     OUTPUT_NOT_A_FOLDER = ("FARM-E0104", Status.USAGE, "the output is not a folder")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from farm.cli import output
+from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
     from farm.build import Built, Order
@@ -26,7 +27,13 @@ A key is needed once: farm keys new. The second build of the same thing takes ev
 @click.command("build", epilog=EPILOG)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
 @click.option(
-    "-t", "--target", "targets", multiple=True, required=True, help="Compile for this target; may be repeated."
+    "-t",
+    "--target",
+    "targets",
+    type=TARGET,
+    multiple=True,
+    required=True,
+    help="Compile for this target, or device:NAME; may be repeated.",
 )
 @click.option(
     "--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input; may be repeated."

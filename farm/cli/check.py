@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.parameters import TARGET
 from kernelfarm.errors import Code, FarmError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Exit status: 0 within the tolerance (or this processor cannot run the target, wh
 
 @click.command(name="check", epilog=EPILOG)
 @click.argument("what", metavar="MODEL|FOLDER|BUNDLE", type=click.Path(path_type=Path))
-@click.option("-t", "--target", required=True, help="Compile and run for this target.")
+@click.option("-t", "--target", type=TARGET, required=True, help="Compile and run for this target, or device:NAME.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Feed this file instead of seeded values."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -9,22 +10,31 @@ import click
 from farm.cli import output
 
 if TYPE_CHECKING:
+    from toolchains.devices import Device
     from toolchains.target import Target
 
 EPILOG = """\b
 Examples:
   farm targets
   farm targets x86-64-v3
+  farm targets --devices
+  farm targets device:raspberry-pi-5
   farm targets --json"""
 
 
 @click.command("targets", epilog=EPILOG)
 @click.argument("name", required=False)
+@click.option("--devices", is_flag=True, help="List the catalogue of devices, each with its target.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(name: str | None, as_json: bool) -> None:
-    """List the targets, or show everything about the target NAME."""
+def command(name: str | None, devices: bool, as_json: bool) -> None:
+    """List the targets, or show everything about the target NAME; a device of the catalogue is device:NAME."""
+    from toolchains import devices as catalogue
     from toolchains import target
 
+    if devices:
+        _list_devices(catalogue.catalogue(), as_json=as_json)
+        return
+    name = catalogue.resolve(name) if name else None
     found = [target.load(item) for item in ([name] if name else target.names())]
     if as_json:
         entries = {item.name: {**item.to_json(), "digest": item.digest} for item in found}
@@ -34,6 +44,17 @@ def command(name: str | None, as_json: bool) -> None:
     else:
         rows = [[item.name, item.triple, item.cpu.name, _vector(item), item.summary] for item in found]
         click.echo(output.table(["target", "triple", "cpu", "vectors", "summary"], rows))
+
+
+def _list_devices(found: Mapping[str, Device], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json({"schema": "devices/1", "devices": {name: item.to_json() for name, item in found.items()}})
+        return
+    rows = [[f"device:{item.name}", item.target, item.processor, item.summary] for item in found.values()]
+    click.echo(output.table(["device", "target", "processor", "summary"], rows))
+    for item in found.values():
+        if item.note:
+            click.echo(f"{item.name}: {item.note}")
 
 
 def _vector(item: Target) -> str:

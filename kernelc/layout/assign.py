@@ -14,6 +14,8 @@ from kernelfarm.errors import Code, FarmError
 
 MAX_REACH = 2**16
 """Rows or columns of the widest window, dilation included."""
+MAX_PHASES = 8
+"""Largest stride of a transposed convolution: each phase has code of its own."""
 ALIASES = frozenset({"reshape", "identity"})
 """Anchors whose result is their operand's memory."""
 
@@ -82,6 +84,9 @@ def transposed_phases(node: Node, graph: Graph) -> tuple[tuple[Phase, ...], tupl
     """The phases of a transposed convolution along height and along width."""
     kernel, outputs = graph.tensors[node.inputs[1]].static_shape[2:], graph.result(node).static_shape[2:]
     strides, dilations = node.integers("strides"), node.integers("dilations")
+    if max(strides) > MAX_PHASES:
+        raise refused(node, f"its stride is {max(strides)}; {MAX_PHASES} is the largest that is lowered")
+    _check_reach(node, kernel, dilations)
     before = node.integers("pads")[:2]
     rows, columns = (
         phases(*axis) for axis in zip(outputs, strides, kernel, dilations, before, strict=True)
@@ -98,12 +103,16 @@ def pool_taps(node: Node, graph: Graph) -> Taps:
 def _taps(node: Node, graph: Graph, height: int, width: int) -> Taps:
     strides, dilations = node.integers("strides"), node.integers("dilations")
     top, left = node.integers("pads")[:2]
-    for size, dilation in zip((height, width), dilations, strict=True):
-        if (size - 1) * dilation >= MAX_REACH:
-            raise refused(node, f"a window that spans {(size - 1) * dilation + 1} rows or columns; {MAX_REACH} at most")
+    _check_reach(node, (height, width), dilations)
     rows = graph.tensors[node.inputs[0]].static_shape[2]
     outputs = graph.result(node).static_shape[2]
     return Taps(height, width, strides[0], strides[1], dilations[0], dilations[1], top, left, rows, outputs)
+
+
+def _check_reach(node: Node, kernel: Sequence[int], dilations: Sequence[int]) -> None:
+    for size, dilation in zip(kernel, dilations, strict=True):
+        if (size - 1) * dilation >= MAX_REACH:
+            raise refused(node, f"a window that spans {(size - 1) * dilation + 1} rows or columns; {MAX_REACH} at most")
 
 
 def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:

@@ -12,6 +12,8 @@ from kernelc.lowering.tile import COLUMN, LANE, RowBody, along_row, clear_halo, 
 from kernelc.schedule.split import Run, balanced
 
 CHANNELS, ROWS, COLUMNS = 1, 2, 3
+MOST_SOURCES = 128
+"""Each has code of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
+from kernelc.lowering.cut import Cut
 from kernelc.lowering.geometry import tap_column, tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
 from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, read, walk, window, write
+from kernelc.schedule.cost import Tail
 from kernelc.schedule.sequence import Reduction
 from kernelc.schedule.split import Run, balanced
 
@@ -26,7 +28,7 @@ class Contraction:
     """y = steps(bias + sum over taps and input channels of x * w).
 
     `x` holds zero columns for all taps outside the image; rows outside are left out by the kernel. `blocks` x `columns`
-    is the tile: accumulators are blocks * columns vectors.
+    is the tile: accumulators are blocks * columns vectors. `tail` is the tile of the last block where that has another.
     """
 
     x: Buffer
@@ -36,6 +38,7 @@ class Contraction:
     steps: tuple[Step, ...]
     blocks: int
     columns: int
+    tail: Tail | None = None
 
     @property
     def weights(self) -> Shape:
@@ -67,17 +70,18 @@ def lower(spec: Contraction) -> Kernel:
 
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, run.size)
+        lanes, width = cut.tile(run)
         return along_row(
-            writer, balanced(spec.y.width, spec.columns), current,
-            lambda column, columns, value: one_tile(Tile(block, row, column, run.size, columns, spec.y.lanes), value),
+            writer, balanced(spec.y.width, width), current,
+            lambda column, columns, value: one_tile(Tile(block, row, column, run.size, columns, lanes), value),
         )  # fmt: skip
 
-    runs = balanced(spec.y.blocks, spec.blocks)
-    result = walk(writer, runs, spec.y.height, out, one_row)
+    cut = Cut(spec.y.blocks, spec.y.lanes, spec.blocks, spec.columns, spec.tail)
+    result = walk(writer, cut.runs, spec.y.height, out, one_row)
     return kernel(
         writer, [x, weights, *bias, *others], out, result, reductions,
-        parts=parts(runs, spec.y.height),
-        tile=f"{spec.blocks}x{spec.columns}",
+        parts=parts(cut.runs, spec.y.height),
+        tile=cut.text,
         flop=2 * spec.y.channels * spec.x.channels * spec.taps.pairs(spec.x.width, spec.y.width),
     )  # fmt: skip
 

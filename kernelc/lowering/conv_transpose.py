@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Phase, Taps
 from kernelc.lowering.contraction import MULTIPLY_ADD, Place, add_tap
-from kernelc.lowering.geometry import tap_loop
+from kernelc.lowering.cut import Cut
+from kernelc.lowering.geometry import tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
@@ -24,6 +25,7 @@ from kernelc.lowering.tile import (
     window,
     write,
 )
+from kernelc.schedule.cost import Tail
 from kernelc.schedule.sequence import Reduction
 from kernelc.schedule.split import Run, balanced
 
@@ -46,6 +48,7 @@ class ConvTranspose:
     steps: tuple[Step, ...]
     blocks: int
     width: int
+    tail: Tail | None = None
     depthwise: bool = False
 
     @property
@@ -86,22 +89,23 @@ def lower(spec: ConvTranspose) -> Kernel:
         def one_row(block: Index, run: Run, place: str, current: Value) -> Value:
             row = writer.add(writer.mul(place, spec.strides[0]), down.first)
             current = clear_halo(writer, current, spec.y, block, row, run.size)
-            at = Tile(block, row, 0, run.size, 1, spec.y.lanes)
+            lanes, width = cut.tile(run)
+            at = Tile(block, row, 0, run.size, 1, lanes)
             for across in spec.columns:
-                tiles = balanced(across.count, spec.width)
+                tiles = balanced(across.count, width)
                 current = along_row(writer, tiles, current, columns_of((down, across), place, at))
             return current
 
         return one_row
 
-    runs = balanced(spec.y.blocks, spec.blocks)
+    cut = Cut(spec.y.blocks, spec.y.lanes, spec.blocks, spec.width, spec.tail)
     count = 0
     for down in spec.rows:
-        result = walk(writer, runs, down.count, result, rows_of(down), count)
-        count += parts(runs, down.count)
+        result = walk(writer, cut.runs, down.count, result, rows_of(down), count)
+        count += parts(cut.runs, down.count)
     return kernel(
         writer, [x, weights, *bias, *others], out, result, reductions,
-        parts=count, tile=f"{spec.blocks}x{spec.width}", flop=_flop(spec),
+        parts=count, tile=cut.text, flop=_flop(spec),
     )  # fmt: skip
 
 
@@ -128,15 +132,16 @@ def _taps(
 
     def one_row(tap: Index, row: Index, value: Value) -> Value:
         kernel_row = writer.add(writer.mul(tap, -down.kernel_step), down.kernel)
-        for number in range(across.taps):
-            column = writer.add(places[1], across.offset + number * across.dilation + spec.x.left)
-            kernel_column = across.kernel - number * across.kernel_step
-            place = Place(kernel_row, kernel_column, row, column, 1)
+
+        def one_column(number: Index, current: Value) -> Value:
+            place = writer.add(writer.mul(number, across.dilation), across.offset + spec.x.left)
+            kernel_column = writer.add(writer.mul(number, -across.kernel_step), across.kernel)
+            taken = Place(kernel_row, kernel_column, row, writer.add(places[1], place), 1)
             if spec.depthwise:
-                value = _depthwise_tap(writer, tile, place, sources, value)
-            else:
-                value = add_tap(writer, spec.x, tile, place, sources, value, reductions)
-        return value
+                return _depthwise_tap(writer, tile, taken, sources, current)
+            return add_tap(writer, spec.x, tile, taken, sources, current, reductions)
+
+        return tap_row(writer, 0, across.taps, value, one_column)
 
     taps = Taps(down.taps, 1, 1, 1, down.dilation, 1, -down.offset, 0, spec.x.height, down.count)
     return tap_loop(writer, taps, places[0], total, one_row)

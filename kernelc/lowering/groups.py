@@ -30,7 +30,7 @@ from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.operands import Context, Operand, PortOperand, epilogue_steps, step_of
 from kernelc.lowering.steps import BINARY, UNARY, Step
 from kernelc.numerics.resampling import tables
-from kernelc.schedule.cost import Machine, contraction_tile, depthwise_columns, stream_columns
+from kernelc.schedule.cost import ContractionTile, Machine, contraction_cut, depthwise_columns, stream_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +106,16 @@ def _conv_transpose(
     rows, columns = transposed_phases(node, graph)
     taps = max(phase.taps for phase in rows) * max(phase.taps for phase in columns)
     width = max(phase.count for phase in columns)
-    if depthwise:
-        blocks, tile_width = 1, stream_columns(machine)
-    else:
-        tile = contraction_tile(
-            machine, steps=taps * x.channels, exits=taps, blocks=y.blocks, images=[(rows[0].count, width)]
+    tile = ContractionTile(1, stream_columns(machine), rows[0].count, width)
+    if not depthwise:
+        tile = contraction_cut(
+            machine, steps=taps * x.channels, exits=taps, channels=y.channels, images=[(rows[0].count, width)]
         )
-        blocks, tile_width = tile.blocks, tile.columns
     height, wide = weight.shape[2:]
     strides = node.integers("strides")
     spec = conv_transpose.ConvTranspose(
-        x, y, rows, columns, (height, wide), (strides[0], strides[1]), len(reads) > 2, steps, blocks, tile_width,
-        depthwise,
+        x, y, rows, columns, (height, wide), (strides[0], strides[1]), len(reads) > 2, steps, tile.blocks, tile.columns,
+        tile.tail, depthwise,
     )  # fmt: skip
     return conv_transpose.lower(spec), reads
 
@@ -130,7 +128,7 @@ def _resize(context: Context, machine: Machine, group: Group, steps: tuple[Step,
         raise refused(node, "it crops beyond the image with an extrapolation value other than 0")
     reads: list[Operand] = [context.value(node.inputs[0])]
     down, across = resize.factor(rows, x.height), resize.factor(columns, x.width)
-    if down is not None and across is not None:
+    if down is not None and across is not None and across <= resize.MOST_REPEATS:
         width = max(1, stream_columns(machine) // across)
         return resize.lower_repeat(resize.Repeat(x, y, down, across, steps, width)), reads
     if columns.taps > resize.MOST_TAPS:
@@ -139,10 +137,12 @@ def _resize(context: Context, machine: Machine, group: Group, steps: tuple[Step,
     return resize.lower_resample(resize.Resample(x, y, rows.taps, columns.taps, steps)), reads
 
 
-def _concat(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+def _concat(context: Context, machine: Machine, group: Group, _steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
     node = group.anchor
-    if steps or any(name in context.graph.weights for name in node.inputs):
+    if any(name in context.graph.weights for name in node.inputs):
         raise refused(node, "one of its operands is a constant")
+    if len(node.inputs) > concat.MOST_SOURCES:
+        raise refused(node, f"it joins {len(node.inputs)} values; {concat.MOST_SOURCES} at most are lowered")
     axis = node.integer("axis")
     if axis == 0:
         raise refused(node, "it joins batches")
@@ -175,11 +175,11 @@ def _contraction(machine: Machine, x: Buffer, y: Buffer, taps: Taps, bias: bool,
     """A dense kernel with the cheapest tile; an image without halos may be seen with other rows where taps are 1x1."""
     images = _images(x, y, taps, steps)
     full, rest = divmod(x.channels, x.lanes)
-    tile = contraction_tile(
+    tile = contraction_cut(
         machine,
         steps=taps.height * taps.width * x.channels,
         exits=taps.height * taps.width * ((full > 0) + (rest > 0)),
-        blocks=y.blocks,
+        channels=y.channels,
         images=images,
     )
     size = (tile.height, tile.width)
@@ -187,7 +187,7 @@ def _contraction(machine: Machine, x: Buffer, y: Buffer, taps: Taps, bias: bool,
         x, y = x.reshaped(*size), y.reshaped(*size)
         taps = replace(taps, rows=tile.height, outputs=tile.height)
         steps = tuple(_reshaped_step(step, size) for step in steps)
-    return contraction.lower(contraction.Contraction(x, y, taps, bias, steps, tile.blocks, tile.columns))
+    return contraction.lower(contraction.Contraction(x, y, taps, bias, steps, tile.blocks, tile.columns, tile.tail))
 
 
 def _images(x: Buffer, y: Buffer, taps: Taps, steps: tuple[Step, ...]) -> list[tuple[int, int]]:

@@ -47,14 +47,14 @@ def machine_of(target: Target) -> Machine:
     return Machine(lanes, vector.registers // split, target.memory.l2_bytes, split, vector.fma_ports, vector.broadcast)
 
 
-def build_program(graph: Graph, groups: Sequence[Group], target: Target) -> Program:
-    """Lower every group and plan the memory.
+def build_program(graph: Graph, groups: Sequence[Group], target: Target, machine: Machine | None = None) -> Program:
+    """Lower every group and plan the memory; `machine` stands for `machine_of(target)` where schedules are tried out.
 
     Raises `FarmError` OPERATOR_NOT_LOWERED or LAYOUT_INFEASIBLE with the node or value.
     """
     for group in groups:
         check_anchor(graph, group)
-    machine = machine_of(target)
+    machine = machine or machine_of(target)
     layout = assign(graph, groups, machine.lanes)
     context = Context(graph, layout, machine.lanes)
     _check_outputs(graph, layout)

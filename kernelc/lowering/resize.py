@@ -15,6 +15,8 @@ from kernelc.lowering.tile import LANE, Tile, accumulator, along_row, clear_halo
 from kernelc.numerics.resampling import Table
 from kernelc.schedule.split import Run, balanced
 
+MOST_REPEATS = 16
+"""Copies of one column that are written one by one."""
 MOST_TAPS = 64
 """Columns that one output may read: each becomes a line of code."""
 
@@ -51,9 +53,10 @@ def factor(table: Table, size: int) -> int | None:
 
 
 def weights_of(table: Table) -> Weight:
-    """[outputs, 2 * taps] f32: for each output the places that it reads (whole numbers), then their weights."""
+    """[outputs, 2 * taps]: for each output the places that it reads (i32 bits), then their weights (f32)."""
     weights = np.where(table.outside[:, None], 0.0, table.weights)
-    return weight_of(np.concatenate([table.indices, weights], axis=1).astype(np.float32), "f32")
+    places = np.ascontiguousarray(table.indices, np.int32).view(np.float32)
+    return weight_of(np.concatenate([places, weights.astype(np.float32)], axis=1), "f32")
 
 
 def lower_repeat(spec: Repeat) -> Kernel:
@@ -159,7 +162,7 @@ def lower_resample(spec: Resample) -> Kernel:
 def _entry(writer: Writer, table: Value, output: Index, tap: Index, taps: int) -> tuple[str, str]:
     """Place (an index) and weight (an f32) of one tap of an output."""
     place = _number(writer, table, output, tap)
-    whole = writer.define(f"arith.fptosi {place} : f32 to i32")
+    whole = writer.define(f"arith.bitcast {place} : f32 to i32")
     return writer.define(f"arith.index_cast {whole} : i32 to index"), _number(
         writer, table, output, writer.add(tap, taps)
     )

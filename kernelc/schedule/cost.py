@@ -6,8 +6,8 @@ most tiles tie. Equal costs take the earliest candidate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from kernelc.schedule.split import balanced
 
@@ -61,13 +61,22 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """Tiles of a last block, few of whose channels count: one block of fewer `lanes`, `columns` wide."""
+
+    lanes: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
 class ContractionTile:
-    """Blocks x columns of one tile, and the height and width that the image is seen with."""
+    """Blocks x columns of one tile, and the height and width that the image is seen with; `tail` of the last block."""
 
     blocks: int
     columns: int
     height: int
     width: int
+    tail: Tail | None = None
 
 
 def fits(machine: Machine, blocks: int, columns: int) -> bool:
@@ -84,6 +93,35 @@ def contraction_cost(machine: Machine, steps: int, exits: int, blocks: int, colu
     return steps * per_step + 4 * blocks * columns + TILE_OVERHEAD + LOOP_EXIT * exits
 
 
+def narrowed(machine: Machine, channels: int) -> Machine:
+    """The machine with blocks of half the lanes, again while they hold `channels` and are multiplied faster."""
+    while 2 * channels <= machine.lanes and machine.lanes > 1 and machine.multiply > 1:
+        split = max(1, machine.split // 2)
+        registers = machine.registers * machine.split // split
+        machine = replace(machine, lanes=machine.lanes // 2, split=split, registers=registers)
+    return machine
+
+
+def contraction_cut(
+    machine: Machine, *, steps: int, exits: int, channels: int, images: Sequence[tuple[int, int]]
+) -> ContractionTile:
+    """The cheapest tiles for `channels` output channels: all blocks alike, or a last block of fewer lanes."""
+    full, rest = divmod(channels, machine.lanes)
+    whole = contraction_tile(machine, steps=steps, exits=exits, blocks=full + (rest > 0), images=images)
+    narrow = narrowed(machine, rest) if rest else machine
+    if narrow == machine:
+        return whole
+    if full:
+        images = [(whole.height, whole.width)]
+    last = contraction_tile(narrow, steps=steps, exits=exits, blocks=1, images=images)
+    size = (last.height, last.width)
+    main = contraction_tile(machine, steps=steps, exits=exits, blocks=full, images=[size]) if full else last
+    found = replace(main, tail=Tail(narrow.lanes, last.columns))
+    cost = _image_cost(narrow, steps, exits, 1, last)
+    cost += _image_cost(machine, steps, exits, full, main) if full else 0
+    return found if cost < _image_cost(machine, steps, exits, full + 1, whole) else whole
+
+
 def contraction_tile(
     machine: Machine, *, steps: int, exits: int, blocks: int, images: Iterable[tuple[int, int]]
 ) -> ContractionTile:
@@ -96,15 +134,21 @@ def contraction_tile(
             for columns in range(min(width, WIDEST), 0, -1):
                 if not fits(machine, tile_blocks, columns):
                     continue
-                cost = height * sum(
-                    down.count * across.count * contraction_cost(machine, steps, exits, down.size, across.size)
-                    for down in balanced(blocks, tile_blocks)
-                    for across in balanced(width, columns)
-                )
+                tile = ContractionTile(tile_blocks, columns, height, width)
+                cost = _image_cost(machine, steps, exits, blocks, tile)
                 if best is None or cost < best[0]:
-                    best = cost, ContractionTile(tile_blocks, columns, height, width)
+                    best = cost, tile
     assert best is not None  # 1 x 1 always fits
     return best[1]
+
+
+def _image_cost(machine: Machine, steps: int, exits: int, blocks: int, tile: ContractionTile) -> int:
+    """Half cycles of `blocks` output blocks over the whole image in this tile."""
+    return tile.height * sum(
+        down.count * across.count * contraction_cost(machine, steps, exits, down.size, across.size)
+        for down in balanced(blocks, tile.blocks)
+        for across in balanced(tile.width, tile.columns)
+    )
 
 
 def depthwise_columns(machine: Machine, *, taps: int, kernel_width: int, stride: int, width: int) -> int:

@@ -105,9 +105,13 @@ int kf_os_seal(int fd) {
     return (int)kf_syscall3(KF_FCNTL, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 }
 
+static long raw_map(void *at, size_t bytes, int access, int flags, int fd, uint64_t offset) {
+    return kf_syscall6(KF_MMAP, (long)at, (long)bytes, access, MAP_PRIVATE | flags, fd,
+                       (long)(offset / KF_OFFSET_UNIT));
+}
+
 static void *map(void *at, size_t bytes, int access, int flags, int fd, uint64_t offset) {
-    return pointer(kf_syscall6(KF_MMAP, (long)at, (long)bytes, access, MAP_PRIVATE | flags, fd,
-                               (long)(offset / KF_OFFSET_UNIT)));
+    return pointer(raw_map(at, bytes, access, flags, fd, offset));
 }
 
 void *kf_os_allocate(uint64_t bytes) {
@@ -125,8 +129,7 @@ void kf_os_unmap(void *at, size_t bytes) {
 }
 
 int kf_os_map_at(void *at, int fd, uint64_t offset, size_t bytes, int access) {
-    int flags = MAP_PRIVATE | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
-    long r = kf_syscall6(__NR_mmap, (long)at, (long)bytes, access_bits(access), flags, fd, (long)offset);
+    long r = raw_map(at, bytes, access_bits(access), MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, offset);
     if (r == (long)at) return 0;
     return r < 0 && r > -4096 ? (int)r : -KF_EINVAL;
 }
