@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 
 if TYPE_CHECKING:
     from toolchains.target import Target
@@ -18,7 +19,7 @@ Examples:
   farm targets --json"""
 
 
-@click.command("targets", epilog=EPILOG)
+@click.command("targets", cls=Command, epilog=EPILOG)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(name: str | None, as_json: bool) -> None:

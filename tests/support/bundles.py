@@ -19,9 +19,10 @@ from signing import verify as rules
 from signing.client import Signer
 from signing.keys import PublicKey
 from signing.statement import Provenance, Statement
-from toolchains import target
+from toolchains import features, target
 
 TARGETS = ("x86-64-v3", "x86-64-v4")
+TOOLS = (nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),)
 MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
 
 
@@ -59,13 +60,15 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
         Blob(BlobKind.KERNELS, digest.of_bytes(kernels), len(kernels)),
         Blob(BlobKind.WEIGHTS, digest.of_bytes(weights), len(weights)),
     )
-    header = PayloadHeader(name, 62, (Variant(0, found.preference, 0, 1),), blobs)
+    mask = features.mask(found.machine, found.cpu.required)
+    header = PayloadHeader(name, 62, (Variant(mask, found.preference, 0, 1),), blobs)
     config = {
         "schema": "payload/1",
         "model": {"name": model.name, "digest": model.digest},
         "target": {"name": name, "digest": found.digest},
         "ir_version": device.IR_VERSION,
         "abi_version": device.ABI_VERSION,
+        "tools": {tool.name: {"version": tool.version, "digest": tool.digest} for tool in TOOLS},
     }
     files = {
         "config.json": canonical.dumps(config),
@@ -90,7 +93,7 @@ def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026
         options=nouns.Options.of({"x": (1, 3, 48, 192)}),
         compiler_source=digest.of_bytes(b"compiler"),
         runtime_source=digest.of_bytes(b"runtime"),
-        tools=(nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),),
+        tools=TOOLS,
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
     )
