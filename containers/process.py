@@ -30,7 +30,13 @@ COMPILER: tuple[str, ...] = (sys.executable, "-s", "-P", "-m", "kernelc")
 _GIB = 1 << 30
 _LOG_TAIL = 4096
 _FILE_SIZE_SIGN = "File too large"  # Python ignores SIGXFSZ and reports EFBIG
-_MEMORY_SIGNS = ("MemoryError", "std::bad_alloc", "out of memory", "Cannot allocate memory")
+_MEMORY_SIGNS = (
+    "MemoryError",
+    "std::bad_alloc",
+    "out of memory",
+    "Cannot allocate memory",
+    "failed to map segment from shared object",  # the dynamic loader's
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,12 +164,14 @@ def judge(one: Subject, question: Question, core: int, found: Mapping[str, Any])
 
 
 def _require_measurable(question: Question) -> None:
+    known = ", ".join(PEERS)
     if unknown := [name for name in question.against if name not in PEERS]:
-        raise FarmError(Code.USAGE, f"there is no peer {unknown[0]!r}", next_step=f"Known: {', '.join(PEERS)}.")
+        raise FarmError(Code.USAGE, f"there is no peer {unknown[0]!r}", "it is not measured here", f"Known: {known}.")
     if not question.against:
-        raise FarmError(Code.USAGE, "no peer is named", next_step=f"Known: {', '.join(PEERS)}.")
+        raise FarmError(Code.USAGE, "no peer is named", "a figure is a ratio to another runtime's", f"Known: {known}.")
     if question.threads != 1:
-        raise FarmError(Code.USAGE, f"{question.threads} threads cannot be measured yet", next_step="Use --threads 1.")
+        what, why = f"{question.threads} threads cannot be measured yet", "the runtime has one thread"
+        raise FarmError(Code.USAGE, what, why, "Use --threads 1.")
 
 
 def _request(one: Subject, question: Question, probe: Path, core: int) -> dict[str, Any]:

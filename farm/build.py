@@ -18,7 +18,7 @@ from farm.ledger.builds import CellRow
 from farm.ledger.rules import BuildState
 from farm.ledger.runs import RunRow
 from farm.scheduler import Cell, OnChange, Session
-from kernelfarm import canonical, files
+from kernelfarm import canonical, files, nouns
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Options
 from signing import client, keys
@@ -123,16 +123,27 @@ def compile_order(
 
 def name_models(order: Order) -> dict[str, Path]:
     """The models by the names of their bundles, sorted. Raises `FarmError` USAGE for two of one name."""
-    if order.name is not None and len(order.models) != 1:
-        raise FarmError(Code.USAGE, "--name fits one model only", f"{len(order.models)} models are given")
+    if order.name is not None:
+        _require_name(order.name, len(order.models))
     named: dict[str, Path] = {}
     for path in order.models:
-        name = order.name or default_name(path)
+        name = default_name(path) if order.name is None else order.name
         if name in named:
             advice = "Build them one by one, with --name."
             raise FarmError(Code.USAGE, f"two models are named {name!r}", f"{named[name]} and {path}", advice)
         named[name] = path
     return dict(sorted(named.items()))
+
+
+def _require_name(name: str, count: int) -> None:
+    if count != 1:
+        advice = "Build them one by one, each with a --name, or leave it out."
+        raise FarmError(Code.USAGE, "--name fits one model only", f"{count} models are given", advice)
+    try:
+        nouns.require_file_name(name)
+    except FarmError as reason:
+        advice = "Choose another --name, or leave it out for one that the model's file gives."
+        raise FarmError(Code.USAGE, f"{name!r} cannot be the name of a bundle", reason.why, advice) from reason
 
 
 def default_name(path: Path) -> str:

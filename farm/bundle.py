@@ -100,7 +100,8 @@ def write_bundle(
 def require_version(version: str | None) -> None:
     """Raise `FarmError` VERSION_INVALID for a text that is no semantic version."""
     if version is not None and _VERSION.fullmatch(version) is None:
-        raise FarmError(Code.VERSION_INVALID, f"{version!r} is not a version", next_step="Write it like 1.2.0.")
+        why = "it is no semantic version as semver.org has it"
+        raise FarmError(Code.VERSION_INVALID, f"{version!r} is not a version", why, "Write it like 1.2.0.")
 
 
 def _plan(name: str, version: str | None, payloads: Sequence[PayloadInput]) -> _Plan:
@@ -145,12 +146,17 @@ def platform_of(name: str) -> Platform:
 
 
 def _require_replaceable(out_dir: Path) -> None:
-    """Only a bundle, whole or damaged, or an empty folder is ever replaced: never a folder of the user's own."""
+    """Only a bundle, whole or damaged, or an empty folder is ever replaced: never a folder of the user's own.
+
+    Another tool's OCI layout has the same names but `media.idx`, and no index that speaks of our kinds of things.
+    """
     with files.coded("the output folder cannot be read", out_dir):
         if not out_dir.exists() and not out_dir.is_symlink():
             return
         names = {path.name for path in out_dir.iterdir()} if out_dir.is_dir() and not out_dir.is_symlink() else {"?"}
-    if names and not (layout.LAYOUT in names and names <= {layout.LAYOUT, layout.INDEX, layout.DEVICE_INDEX, "blobs"}):
+        ours = layout.DEVICE_INDEX in names or _speaks_of_bundles(out_dir / layout.INDEX)
+    known = {layout.LAYOUT, layout.INDEX, layout.DEVICE_INDEX, "blobs"}
+    if names and not (ours and layout.LAYOUT in names and names <= known):
         raise FarmError(
             Code.OUTPUT_FOREIGN,
             f"{out_dir} exists and is not a bundle",
@@ -158,6 +164,14 @@ def _require_replaceable(out_dir: Path) -> None:
             "Choose another --out, or move it away.",
             {"file": str(out_dir)},
         )
+
+
+def _speaks_of_bundles(index: Path) -> bool:
+    """Whether an index.json, even a damaged one, is one of ours: it names the kind of thing that it lists."""
+    if not index.is_file():
+        return False
+    with index.open("rb") as stream:
+        return oci.BUNDLE.encode() in stream.read(layout.Limits().document)
 
 
 def _holds(out_dir: Path, plan: _Plan, payloads: Sequence[PayloadInput], signer: Signer) -> bool:

@@ -15,6 +15,8 @@ from kernelfarm.paths import Home
 
 MIB = 1 << 20
 LEASE_S = 20.0
+_MOST = 1 << 40
+"""Far above every sense, and far below where the system's limits, in bytes or seconds, overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
     """The settings of a process. Raises `FarmError` USAGE for a variable that is not a positive number.
 
     FARM_HOME (state folder), FARM_LEDGER_URL, FARM_LEASE_S, FARM_CPU_S, FARM_WALL_S (limits of a compile in seconds),
-    FARM_MEMORY_MIB (its address space).
+    FARM_MEMORY_MIB (its address space). None may be above 2^40.
     """
     given = os.environ if environ is None else environ
     home = paths.home(given)
@@ -66,8 +68,7 @@ def _number(given: Mapping[str, str], name: str, default: float) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise FarmError(
-            Code.USAGE, f"{name} is {text!r}", "it must be a positive number", f"Unset {name} or correct it."
-        )
+    if not 0 < value <= _MOST:
+        why = f"it must be a positive number of at most {_MOST}"
+        raise FarmError(Code.USAGE, f"{name} is {text!r}", why, f"Unset {name} or correct it.")
     return value

@@ -14,8 +14,9 @@ from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
-from toolchains import gate, target
-from toolchains.properties import Property
+from toolchains import features, gate, target
+from toolchains.machines import MACHINES
+from toolchains.properties import FLOOR, Property
 from toolchains.target import Hardening, Target
 
 
@@ -24,9 +25,11 @@ def check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
     yield "files", _files(payload)
     config = _json(view, payload.files[CONFIG])
     header = _header(view, payload)
-    yield "header", _require_header(header, payload, config)
+    said = _json(view, payload.files[HARDENING])
+    made_for = _target(payload, config, said)
+    yield "header", _require_header(header, payload, config, made_for)
     yield "golden vectors", _require_golden(view, payload, config)
-    yield "hardening", _require_hardening(view, payload, config)
+    yield "hardening", _require_hardening(view, payload, made_for, said)
 
 
 def _files(payload: PayloadView) -> str:
@@ -45,8 +48,12 @@ def _header(view: BundleView, payload: PayloadView) -> PayloadHeader:
     return PayloadHeader.from_bytes(view.folder.read_blob(blob), oci.blob_name(blob.digest))
 
 
-def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping[str, Any]) -> str:
-    """The header, which the device trusts, names this payload's own blobs, this target, these versions."""
+def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping[str, Any], made_for: Target) -> str:
+    """The header, which the device trusts, names this payload's own blobs, this target, these versions.
+
+    Also the machine and, where the target's file is still the same, the CPU features that its kernels need: a header
+    that asks for less would let them run, and die, on a device without them.
+    """
     name = oci.blob_name(payload.files[HEADER].digest)
 
     def require(holds: bool, why: str) -> None:
@@ -56,6 +63,11 @@ def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping
     require(header.target == payload.target, f"it is for {header.target}")
     require(header.ir_version == config.get("ir_version"), f"IR {header.ir_version}, {CONFIG} says another")
     require(header.abi_version == config.get("abi_version"), f"ABI {header.abi_version}, {CONFIG} says another")
+    require(header.machine == MACHINES[made_for.machine].elf_machine, f"it is for ELF machine {header.machine}")
+    if config["target"]["digest"] == made_for.digest:
+        needed = (features.mask(made_for.machine, made_for.cpu.required), made_for.preference)
+        asked = {(variant.cpu_features, variant.preference) for variant in header.variants}
+        require(asked == {needed}, "it asks for other CPU features or another preference than its target")
     for kind, title in ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS), (BlobKind.GOLDEN, GOLDEN)):
         named = {(blob.digest, blob.size) for blob in header.blobs if blob.kind is kind}
         own = (payload.files[title].digest, payload.files[title].size)
@@ -77,11 +89,9 @@ def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str,
     return f"{len(found.cases)} cases of {values} values within {found.absolute:.3g} + {found.relative:.3g} * |b|"
 
 
-def _require_hardening(view: BundleView, payload: PayloadView, config: Mapping[str, Any]) -> str:
+def _require_hardening(view: BundleView, payload: PayloadView, known: Target, said: Mapping[str, Any]) -> str:
     """The linked kernels, read again, are what hardening.json says of them, and every property in it holds."""
     name = oci.blob_name(payload.files[KERNELS].digest)
-    said = _json(view, payload.files[HARDENING])
-    known = _target(payload, config, said)
     try:
         with as_file(view, payload.files[KERNELS], KERNELS) as linked:
             read = gate.require(known, gate.inspect(linked))
@@ -98,7 +108,8 @@ def _require_hardening(view: BundleView, payload: PayloadView, config: Mapping[s
 def _target(payload: PayloadView, config: Mapping[str, Any], said: Mapping[str, Any]) -> Target:
     """The target that the payload was made for.
 
-    Its file may have changed since: then the properties that hardening.json lists are what is read again.
+    Its file may have changed since: then the properties that hardening.json lists are what is read again. They may not
+    leave out what every target demands that can have it at all.
     """
     file = oci.blob_name(payload.files[HARDENING].digest)
     try:
@@ -109,6 +120,9 @@ def _target(payload: PayloadView, config: Mapping[str, Any], said: Mapping[str, 
         impossible = tuple(Property(item) for item in said["impossible"])
     except (FarmError, KeyError, TypeError, ValueError) as reason:
         raise fault(Code.PAYLOAD_INVALID, file, f"it cannot be held against the target {payload.target}") from reason
+    if left_out := sorted(FLOOR - set(required) - set(known.hardening.impossible)):
+        why = f"it says nothing of {', '.join(left_out)}, which every target demands"
+        raise fault(Code.PAYLOAD_INCONSISTENT, file, why)
     return dataclasses.replace(known, hardening=Hardening(required, impossible))
 
 

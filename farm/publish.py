@@ -46,7 +46,7 @@ def recover(final: Path) -> None:
 
 
 def _aside(final: Path) -> Path:
-    return final.with_name(f".{final.name}.previous")
+    return final.with_name(f".{final.name}.farm.previous")  # nobody else's: what lies there may be removed
 
 
 def _restore(final: Path) -> None:

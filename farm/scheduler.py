@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from farm import cache
 from farm.actions import Job
@@ -112,20 +113,25 @@ def compile_jobs(
 
 def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
     cell = Cell(job.model.name, job.action.target_name, job)
-    try:
-        found = cache.lookup(farm.ledger.runs, farm.store, job.action.execution_key) if use_cache else None
-    except FarmError as error:
-        return replace(cell, error=error)
-    if found is not None:
-        return replace(cell, payload=found[0], cached=found[1])
-    run, _joined = farm.ledger.runs.submit(
-        execution_key=job.action.execution_key,
-        recipe_key=job.action.recipe_key,
-        action=canonical.encode(job).decode(),
-        salt="" if use_cache else ALONE,
-        max_attempts=farm.settings.max_attempts,
-    )
-    return replace(cell, run=run)
+    runs, key, salt = farm.ledger.runs, job.action.execution_key, "" if use_cache else ALONE
+    while True:
+        try:
+            entry = runs.cached(key) if use_cache else None
+            found = cache.lookup(runs, farm.store, key) if use_cache else None
+        except FarmError as error:
+            return replace(cell, error=error)
+        if found is not None:
+            return replace(cell, payload=found[0], cached=found[1])
+        # An entry without its bytes is compiled again; one that another build makes in this moment is not.
+        ask = runs.submit_unless_cached if use_cache and entry is None else partial(runs.submit, salt=salt)
+        made = ask(
+            execution_key=key,
+            recipe_key=job.action.recipe_key,
+            action=canonical.encode(job).decode(),
+            max_attempts=farm.settings.max_attempts,
+        )
+        if made is not None:
+            return replace(cell, run=made[0])
 
 
 def _wait(farm: Session, cells: list[Cell], crew: _Crew, on_change: OnChange) -> list[Cell]:
@@ -205,7 +211,7 @@ class _Crew:
                 raise self._failed(name, status)
         for name in rules.stuck(statuses, now, self._alive, self._settings.beat_s):
             self._alive[name].process.kill()
-        for _ in range(rules.workers_wanted(statuses, now, self._alive, self._limit)):
+        for _ in range(rules.workers_wanted(statuses, now, self._alive, self._limit, self._settings.lease_s)):
             self._start(takings)
 
     def _start(self, takings: int) -> None:

@@ -24,6 +24,7 @@ def parse(texts: Sequence[str]) -> Options:
                 "Write it like 1x3x48x192, or NAME=1x3x48x192 for a model with several inputs.",
             )
         if name in shapes:
-            raise FarmError(Code.USAGE, f"the shape of {name or 'the input'} is given twice")
+            what, why = f"the shape of {name or 'the input'} is given twice", "an input has one shape"
+            raise FarmError(Code.USAGE, what, why, "Leave one of them out, or name the inputs: NAME=1x3x48x192.")
         shapes[name] = tuple(int(dim) for dim in dims.split("x"))
     return Options.of(shapes)

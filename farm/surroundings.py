@@ -59,7 +59,8 @@ def parse(text: str) -> tuple[Variation, ...]:
         raise FarmError(
             Code.USAGE,
             f"unknown variation {unknown[0]!r}",
-            next_step=f"Known: all, {', '.join(known)}.",
+            "--vary takes all, or words of a list",
+            f"Known: all, {', '.join(known)}.",
             detail={"vary": text},
         )
     return ordered(known[word] for word in words)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -79,6 +80,8 @@ def _become(spec: dict[str, Any], launcher: int, failure: int) -> None:
         os.execve(argv[0], argv, env)
     except OSError as reason:
         os.write(failure, json.dumps({"errno": reason.errno, "error": reason.strerror}).encode())
+    except (ValueError, OverflowError) as reason:  # a limit that is no number for the system, an argument with a zero
+        os.write(failure, json.dumps({"errno": errno.EINVAL, "error": str(reason)}).encode())
     finally:
         os._exit(_NOT_STARTED)
 

@@ -258,6 +258,8 @@ class _Pump:
                         self._closed(key.fd)
                 self._keep_time()
         self._lines.finish()
+        if not self._report and self.timed_out:  # it was told to stop before it could begin
+            return {"status": None, "signal": int(signal.SIGKILL), "max_rss_bytes": 0}
         if not self._report:
             raise FarmError(Code.CHILD_KILLED, "the launcher of a child process ended without a report")
         report: dict[str, Any] = json.loads(self._report)

@@ -1,8 +1,8 @@
 """Files that appear whole or not at all, temporary names that a crash does not leave for ever, directory locks.
 
-A temporary file or folder has a name that begins with `TEMP_PREFIX` and lives beside its final place. Its owner holds
-`flock` on it: the kernel drops that lock when the owner dies, however it dies, so `sweep` removes exactly what nobody
-owns any more.
+A temporary file or folder has a name that `temp_name` gives and lives beside its final place. Its owner holds `flock`
+on it: the kernel drops that lock when the owner dies, however it dies, so `sweep` removes exactly what nobody owns any
+more. It may lie in a folder of the user's: nothing of another name is ever touched there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ import filelock
 
 from kernelfarm.errors import Code, FarmError
 
-TEMP_PREFIX = ".tmp-"
+TEMP_PREFIX = ".tmp-farm-"
+_TEMP_NAME = re.compile(re.escape(TEMP_PREFIX) + "[0-9a-f]{16}")
 
 _CODES = {
     errno.ENOSPC: (Code.DISK_FULL, "Free some space and run the command again."),
@@ -29,15 +31,17 @@ _CODES = {
     errno.EROFS: (Code.READ_ONLY, "Choose a folder on a writable file system."),
     errno.EACCES: (Code.PERMISSION, "Change the permission or choose another folder."),
     errno.EPERM: (Code.PERMISSION, "Change the permission or choose another folder."),
-    errno.ENOENT: (Code.FILE_MISSING, ""),
-    errno.ENOTDIR: (Code.FILE_MISSING, ""),
+    errno.ENOENT: (Code.FILE_MISSING, "Check the path."),
+    errno.ENOTDIR: (Code.FILE_MISSING, "Check the path: a part of it is a file."),
     errno.ENAMETOOLONG: (Code.PATH_TOO_LONG, "Choose a shorter path."),
 }
 
 
 def error_of(reason: OSError, what: str, path: Path) -> FarmError:
     """The coded error of a failed file operation: `what` could not be done, the file, the system's reason."""
-    code, next_step = _CODES.get(reason.errno or 0, (Code.FILE_IO, ""))
+    code, next_step = _CODES.get(
+        reason.errno or 0, (Code.FILE_IO, "Check the path and the disk, then run the command again.")
+    )
     why = f"{path}: {reason.strerror or reason}"
     return FarmError(code, what, why, next_step, detail={"file": str(path)})
 
@@ -109,9 +113,14 @@ def temp_folder(parent: Path) -> Iterator[Path]:
             os.close(handle)
 
 
+def temp_name() -> str:
+    """A fresh name for a temporary file or folder; `sweep` knows such names and no others."""
+    return f"{TEMP_PREFIX}{secrets.token_hex(8)}"
+
+
 def _owned_file(folder: Path) -> tuple[Path, int]:
     while True:
-        path = folder / f"{TEMP_PREFIX}{secrets.token_hex(8)}"
+        path = folder / temp_name()
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         if _own(handle):
             return path, handle
@@ -119,7 +128,7 @@ def _owned_file(folder: Path) -> tuple[Path, int]:
 
 def _owned_folder(parent: Path) -> tuple[Path, int]:
     while True:
-        path = parent / f"{TEMP_PREFIX}{secrets.token_hex(8)}"
+        path = parent / temp_name()
         path.mkdir(mode=0o700)
         try:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -149,7 +158,7 @@ def sweep(folder: Path) -> tuple[str, ...]:
     """
     with coded("abandoned temporary files could not be removed", folder):
         try:
-            names = sorted(path.name for path in folder.iterdir() if path.name.startswith(TEMP_PREFIX))
+            names = sorted(path.name for path in folder.iterdir() if _TEMP_NAME.fullmatch(path.name))
         except FileNotFoundError:
             return ()
         return tuple(name for name in names if _sweep_one(folder / name))

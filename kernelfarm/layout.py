@@ -117,7 +117,11 @@ def _opened(root: Path) -> Iterator[int]:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError as reason:
         raise FarmError(
-            Code.PERMISSION, f"{root} cannot be read", reason.strerror or "", detail={"file": "."}
+            Code.PERMISSION,
+            f"{root} cannot be read",
+            reason.strerror or "",
+            "Change the permission of the folder.",
+            {"file": "."},
         ) from reason
     except (OSError, ValueError) as reason:
         why = getattr(reason, "strerror", None) or str(reason)

@@ -67,7 +67,8 @@ class Options:
     def __post_init__(self) -> None:
         for name, dims in self.shapes:
             if any(dim < 1 for dim in dims):
-                raise FarmError(Code.USAGE, f"the shape of {name or 'the input'} has a dimension below 1")
+                what = f"the shape of {name or 'the input'} has a dimension below 1"
+                raise FarmError(Code.USAGE, what, "a tensor has at least one element", "Write it like 1x3x48x192.")
         _sort(self, "shapes", lambda item: item[0])
 
     @classmethod

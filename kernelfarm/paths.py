@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from kernelfarm import files
+from kernelfarm.errors import Code, FarmError
 
 SOCKET_LIMIT = 107
 """Bytes that `sockaddr_un.sun_path` holds before its final zero."""
@@ -70,10 +71,18 @@ class Home:
 
 
 def home(environ: Mapping[str, str] | None = None) -> Home:
-    """The home that `FARM_HOME` names, else the user's XDG state folder. Makes nothing."""
+    """The home that `FARM_HOME` names, else the user's XDG state folder. Makes nothing.
+
+    Raises `FarmError` USAGE for the "~" of a user who does not exist.
+    """
     chosen = (os.environ if environ is None else environ).get("FARM_HOME", "")
     root = Path(chosen) if chosen else Path(platformdirs.user_state_dir("kernel-farm", appauthor=False))
-    return Home(root.expanduser().absolute())
+    try:
+        return Home(root.expanduser().absolute())
+    except RuntimeError as reason:
+        raise FarmError(
+            Code.USAGE, f"FARM_HOME is {chosen!r}", str(reason), "Unset FARM_HOME or name a folder with it."
+        ) from reason
 
 
 @contextlib.contextmanager

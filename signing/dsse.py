@@ -5,13 +5,17 @@ use a random nonce: signing the same statement twice gives different bytes. That
 and never part of a payload.
 
 A bundle has one canonical form: `open_sealed` refuses every byte that `seal` would not write, so nothing unsigned can
-hide in one. `cosign verify-blob-attestation --key NAME.pub --bundle FILE --insecure-ignore-tlog=true BLOB` reads the
-same format; BLOB is the manifest or index that the statement names.
+hide in one. That includes the second signature (r, n - s) that anybody can make of a good one (r, s): here s is at most
+n / 2 ("low S").
+
+`cosign verify-blob-attestation --key NAME.pub --bundle FILE --insecure-ignore-tlog=true BLOB` reads the same format;
+BLOB is the manifest or index that the statement names.
 """
 
 from __future__ import annotations
 
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import FormatError, VerificationError
 from securesystemslib.signer import CryptoSigner, Signature, SSlibKey
@@ -24,12 +28,16 @@ from signing.statement import Statement
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Of the group of P-256 (FIPS 186-5, SEC 2)."""
+
 
 def seal(statement: Statement, private: ec.EllipticCurvePrivateKey) -> bytes:
     """Sign a statement: the canonical bytes of a sigstore bundle."""
     public = keys.public_of(private)
     envelope = Envelope(statement.encode(), PAYLOAD_TYPE, {})
-    envelope.sign(CryptoSigner(private, _key(public)))
+    made = envelope.sign(CryptoSigner(private, _key(public)))
+    made.signature = _low(made.signature)
     return _bundle(envelope, public.keyid)
 
 
@@ -84,11 +92,18 @@ def _parse(data: bytes, name: str) -> tuple[str, Envelope]:
         (signature,) = read.signatures.values()
         envelope = Envelope(read.payload, PAYLOAD_TYPE, {keyid: Signature(keyid, signature.signature)})
         exact = isinstance(keyid, str) and _bundle(envelope, keyid) == data
+        low = _low(signature.signature) == signature.signature
     except (KeyError, TypeError, ValueError, AttributeError, FormatError, FarmError) as reason:
         raise _malformed(name, "it is not a sigstore bundle with one signature") from reason
-    if not exact:
+    if not exact or not low:
         raise _malformed(name, "it has fields or values that do not belong there")
     return keyid, envelope
+
+
+def _low(signature: str) -> str:
+    """The one form of an ECDSA signature in hex: DER, s at most half the order. Raises `ValueError` for none at all."""
+    r, s = decode_dss_signature(bytes.fromhex(signature))
+    return encode_dss_signature(r, min(s, _ORDER - s)).hex()
 
 
 def _malformed(name: str, why: str) -> FarmError:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernelfarm import canonical, digest, oci
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import ToolIdentity
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
 from signing.statement import BundleSignature, Statement, Subject
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadFacts:
-    """What a payload is: its digest and what its config says that it was compiled from and for."""
+    """What a payload is: its digest and what its config says that it was compiled from, for and with."""
 
     target: str
     digest: Digest
     model_name: str
     model_digest: Digest
     target_digest: Digest
+    ir_version: str
+    abi_version: int
+    tools: tuple[ToolIdentity, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,10 @@ class BundleFacts:
 def facts_of(view: BundleView) -> BundleFacts:
     """The facts of a bundle whose layout has no fault; raises `FarmError` (with the file) for a config that is none."""
     payloads = tuple(_payload_facts(view, payload) for payload in view.require().payloads)
+    for payload, found in zip(view.payloads, payloads, strict=True):
+        if (found.model_name, found.model_digest) != (view.name, payloads[0].model_digest):
+            name = oci.blob_name(payload.files[CONFIG].digest)
+            raise _inconsistent(name, f"the payload of {found.target} is of another model than the bundle, {view.name}")
     return BundleFacts(view.digest, view.name, view.version, payloads)
 
 
@@ -55,12 +65,19 @@ def _payload_facts(view: BundleView, payload: PayloadView) -> PayloadFacts:
             str(model["name"]),
             digest.parse(model["digest"]),
             digest.parse(target["digest"]),
+            str(config["ir_version"]),
+            int(config["abi_version"]),
+            tuple(_tool(key, value) for key, value in sorted(config["tools"].items())),
         )
-    except (KeyError, TypeError, FarmError) as reason:
-        raise _inconsistent(name, f"{CONFIG} of {payload.target} does not name its model and target") from reason
+    except (KeyError, TypeError, AttributeError, ValueError, FarmError) as reason:
+        raise _inconsistent(name, f"{CONFIG} of {payload.target} does not name its model, target and tools") from reason
     if facts.target != payload.target:
         raise _inconsistent(name, f"{CONFIG} is for {facts.target}, the index lists it for {payload.target}")
     return facts
+
+
+def _tool(name: str, entry: Mapping[str, Any]) -> ToolIdentity:
+    return ToolIdentity(name, str(entry["version"]), digest.parse(entry["digest"]))
 
 
 def _inconsistent(name: str, why: str) -> FarmError:

@@ -50,7 +50,10 @@ def pair(home: Home, name: str = DEFAULT) -> KeyPair:
     """The files of the key `name`, which need not exist; raises `FarmError` USAGE for a name that cannot be one."""
     if _NAME.fullmatch(name) is None:
         raise FarmError(
-            Code.USAGE, f"{name!r} is not the name of a key", "1 to 64 of A-Z, a-z, 0-9, '.', '_', '-', no leading dot"
+            Code.USAGE,
+            f"{name!r} is not the name of a key",
+            "it must be 1 to 64 letters, digits and . _ - and begin with a letter or digit",
+            "`farm keys list` shows the keys of this farm.",
         )
     keys = home.keys
     return KeyPair(name, keys / f"{name}.key", keys / f"{name}.pub")
@@ -165,8 +168,9 @@ def _read(path: Path, *, private: bool) -> bytes:
     except FileNotFoundError as reason:
         raise FarmError(
             Code.KEY_MISSING,
-            f"the key {path} does not exist",
-            next_step="`farm keys list` shows the keys of this farm.",
+            f"the key {path} cannot be read",
+            "it does not exist",
+            "`farm keys list` shows the keys of this farm.",
             detail={"file": str(path)},
         ) from reason
     except OSError as reason:
@@ -201,5 +205,7 @@ def _place_new(path: Path, data: bytes) -> None:
     files.sync_folder(path.parent)
 
 
-def _invalid(path: Path, why: str, next_step: str = "") -> FarmError:
+def _invalid(
+    path: Path, why: str, next_step: str = "Give a NAME.pub as `farm keys new` and `farm keys export` make it."
+) -> FarmError:
     return FarmError(Code.KEY_INVALID, f"{path} is not a usable key", why, next_step, {"file": str(path)})

@@ -83,4 +83,6 @@ def _exactly(connection: socket.socket, count: int, deadline: float, *, may_end:
 
 
 def _gone(reason: OSError) -> FarmError:
-    return FarmError(Code.SIGNER_UNREACHABLE, "the connection broke", reason.strerror or str(reason))
+    return FarmError(
+        Code.SIGNER_UNREACHABLE, "the connection broke", reason.strerror or str(reason), "Run the command again."
+    )

@@ -40,6 +40,7 @@ CONNECTIONS = 16
 FRAME_SECONDS = 30.0
 """A client has this long for one message, and the next."""
 
+_TURN_SECONDS = 10.0
 _PEER = struct.Struct("3i")
 _PR_SET_DUMPABLE = 4
 
@@ -122,28 +123,43 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         with files.coded("the signer's socket could not be made", path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _bind(listener, path)
-            listener.listen(CONNECTIONS)
+            own = path.stat()
         try:
             yield listener
         finally:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError, FarmError):  # the folder may be gone
+                _leave(path, own)
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
+    """Bind and listen, or find that another signer does.
+
+    Under a lock: a socket that is bound and does not listen yet looks like a dead one, which another would replace.
+    """
     before = os.umask(0o177)  # the process has one thread yet
     try:
-        with paths.socket_address(path) as address:
+        with files.locked(path, timeout_s=_TURN_SECONDS), paths.socket_address(path) as address:
             if path.is_socket() and not _alive(address):
                 path.unlink()
             listener.bind(address)
+            listener.listen(CONNECTIONS)
     except OSError as reason:
         if not path.is_socket():
             raise
+        why = "a key is held by one process, and builds look for it at one place"
         raise FarmError(
-            Code.SIGNER_UNREACHABLE, f"another signer listens at {path}", next_step="End it first, or use that one."
+            Code.SIGNER_UNREACHABLE, f"another signer listens at {path}", why, "End it first, or use that one."
         ) from reason
     finally:
         os.umask(before)
+
+
+def _leave(path: Path, own: os.stat_result) -> None:
+    """Remove the socket, unless another one took its place."""
+    with files.locked(path, timeout_s=_TURN_SECONDS):
+        found = path.lstat()
+        if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
+            path.unlink()
 
 
 def _alive(address: str) -> bool:

@@ -51,6 +51,9 @@ def _require_provenance(statement: Statement, facts: BundleFacts, name: str) -> 
     said = (provenance.model.name, provenance.model.digest, provenance.target_name, provenance.recipe.target_digest)
     if said != (about.model_name, about.model_digest, about.target, about.target_digest):
         raise _foreign(name, f"the payload of {about.target} was compiled from or for something else", subject)
+    recipe = provenance.recipe
+    if (recipe.ir_version, recipe.abi_version, recipe.tools) != (about.ir_version, about.abi_version, about.tools):
+        raise _foreign(name, f"the payload of {about.target} says that other tools or versions made it", subject)
 
 
 def _require_comparison(statement: Statement, facts: BundleFacts, name: str) -> None:

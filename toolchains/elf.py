@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from elftools.elf.segments import NoteSegment
 
 from kernelfarm import digest
@@ -27,6 +29,20 @@ _TABLE_MAGIC = 0x4B544631
 _TABLE = struct.Struct("<14I3Q2I")
 _FUNCTION = struct.Struct("<QIIQ")
 _R, _W, _X = 4, 2, 1
+_LARGEST = 1 << 30  # of a segment in memory: KF_MAX_SPAN of the loader
+_MALFORMED = (  # what pyelftools raises where a file is not what it says
+    ELFError,
+    ConstructError,
+    struct.error,
+    AssertionError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
 _PATH = re.compile(rb"/(?:[\w.+@-]{2,}/)+[\w.+@-]{3,}")
 _SHORTEST_PATH = 10  # shorter ones would be met by chance among numbers
 _FLAGS_NOW, _FLAGS_1_NOW, _FLAGS_TEXTREL = 8, 1, 4
@@ -83,6 +99,8 @@ class Elf:
     """Addresses in executable bytes, at any alignment, where the id stands without an entry of the table behind it."""
     uncovered_code: int
     """Executable bytes, other than zeros, in no executable section: a disassembler would not see them."""
+    named_code: int
+    """Symbols inside code: a disassembler begins anew at each, or takes what follows for data."""
     notes: tuple[str, ...]
     paths: tuple[str, ...]
 
@@ -92,13 +110,14 @@ def read(path: Path) -> Elf:
     data = path.read_bytes()
     try:
         return _read(data, ELFFile(BytesIO(data)), path.name)
-    except (ELFError, struct.error, AssertionError, KeyError, ValueError, OverflowError, UnicodeDecodeError) as reason:
+    except _MALFORMED as reason:
         raise FarmError(
             Code.ELF_INVALID, f"{path.name} is not a kernel object", str(reason), detail={"file": path.name}
         ) from reason
 
 
 def _read(data: bytes, file: Any, name: str) -> Elf:
+    _require_inside(file, len(data))
     number = file.header["e_machine"]
     numbered = {machine.elf_machine: key for key, machine in MACHINES.items()}
     key = numbered.get(struct.unpack_from("<H", data, 18)[0])
@@ -142,8 +161,32 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         entries=entries,
         stray_ids=_stray_ids(data, segments, {entry.address - 4 for entry in entries}),
         uncovered_code=_uncovered(data, segments, file),
+        named_code=_named_code(file, segments),
         notes=_notes(file),
         paths=_paths(_outside_code(data, segments, table)),
+    )
+
+
+def _require_inside(file: Any, size: int) -> None:
+    """Raises `ValueError` for a part that the file does not hold: reading it could take all memory and all day."""
+    parts = [(s["p_offset"], s["p_filesz"], s["p_memsz"]) for s in file.iter_segments()]
+    for number in range(file.num_sections()):
+        header = file._get_section_header(number)
+        if header["sh_type"] != "SHT_NOBITS":
+            parts.append((header["sh_offset"], header["sh_size"], header["sh_size"]))
+    if any(offset + held > size or memory > _LARGEST for offset, held, memory in parts):
+        raise ValueError("a segment or section lies outside the file")
+
+
+def _named_code(file: Any, segments: Iterable[Segment]) -> int:
+    """Symbols that point into code, or at a section of it: llvm-objdump shows what lies behind one of data as data."""
+    code = [s for s in segments if "x" in s.access]
+    named = {number for number, section in enumerate(file.iter_sections()) if section["sh_flags"] & 4}  # SHF_EXECINSTR
+    return sum(
+        symbol["st_shndx"] in named or any(s.address <= symbol["st_value"] < s.address + s.memory_size for s in code)
+        for section in file.iter_sections()
+        if isinstance(section, SymbolTableSection)
+        for symbol in section.iter_symbols()
     )
 
 

@@ -173,6 +173,9 @@ def _note(property_: Property, edge: int) -> Callable[[Target, Facts], Finding]:
 def _no_indirect_branch(_: Target, facts: Facts) -> Finding:
     faults = [(branch.address, f"{branch.text} at {branch.address:#x}") for branch in facts.code.indirect]
     faults += [(at, f"bytes at {at:#x} are no instruction") for at in facts.code.undecoded]
+    if facts.elf.named_code:
+        fault = f"{facts.elf.named_code} symbols in code, which could hide it from a disassembler"
+        return Finding(Property.NO_INDIRECT_BRANCH, False, fault)
     if facts.elf.uncovered_code:
         return Finding(Property.NO_INDIRECT_BRANCH, False, f"{facts.elf.uncovered_code} bytes of code in no section")
     return _first(Property.NO_INDIRECT_BRANCH, faults, facts, f"none in {facts.code.instructions} instructions")

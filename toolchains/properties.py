@@ -39,3 +39,8 @@ class Property(StrEnum):
     """The widest vector registers of the target are used."""
     NO_BUILD_PATH = "no-build-path"
     """No absolute path of a builder stands in the file."""
+
+
+FLOOR: frozenset[Property] = frozenset(Property) - {Property.FULL_WIDTH}
+"""What no target may leave out unless it cannot have it: all that is about safety. A member that is added later has to
+be taken out here as well, since bundles in the field do not speak of it."""

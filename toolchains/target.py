@@ -189,7 +189,11 @@ def load(name: str) -> Target:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`farm targets` lists them."
         raise FarmError(
-            Code.TARGET_UNKNOWN, f"unknown target {name!r}", next_step=hint, detail={"target": name, "nearest": near}
+            Code.TARGET_UNKNOWN,
+            f"unknown target {name!r}",
+            f"the targets are {', '.join(known)}",
+            hint,
+            {"target": name, "nearest": near},
         )
     return read(_FOLDER / f"{name}.toml")
 

@@ -67,8 +67,9 @@ def _distribution(name: str) -> metadata.Distribution:
     except metadata.PackageNotFoundError as reason:
         raise FarmError(
             Code.TOOL_MISSING,
-            f"the pinned tool {name} is not installed",
-            next_step="Run `make setup`.",
+            f"the pinned tool {name} is missing",
+            "its package is not installed",
+            "Run `make setup`.",
             detail={"tool": name},
         ) from reason
 
@@ -84,7 +85,13 @@ def _files(found: metadata.Distribution, name: str) -> tuple[_File, ...]:
     rows = list(csv.reader((record or "").splitlines()))
     files = [_File(row[0], row[1]) for row in rows if len(row) == 3 and _belongs(row[0])]
     if not files or not all(file.hash.startswith("sha256=") for file in files):
-        raise FarmError(Code.TOOL_CHANGED, f"the tool {name} has no record of its files", detail={"tool": name})
+        raise FarmError(
+            Code.TOOL_CHANGED,
+            f"the tool {name} cannot be identified",
+            "its package has no record of its files",
+            "Run `make setup`.",
+            {"tool": name},
+        )
     return tuple(sorted(files, key=lambda file: file.path))
 
 

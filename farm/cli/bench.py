@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
     from farm.bench import Report
 
 EPILOG = """\b
-Example:
+Examples:
   farm bench model.onnx -t x86-64-v4 --shape 1x3x48x192
 
 Exit status: 0 measured, 1 a check failed and the figures are invalid, 3 this processor cannot run the target."""
 
 
-@click.command(name="bench", epilog=EPILOG)
+@click.command("bench", cls=Command, epilog=EPILOG)
 @click.argument("what", metavar="MODEL|BUNDLE", type=click.Path(path_type=Path))
 @click.option("-t", "--target", type=TARGET, required=True, help="Compile and run for this target, or device:NAME.")
 @click.option("--against", default="onnxruntime", show_default=True, help="Peers, separated by commas.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Examples:
 A key is needed once: farm keys new. The second build of the same thing takes everything from the cache."""
 
 
-@click.command("build", epilog=EPILOG)
+@click.command("build", cls=Command, epilog=EPILOG)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
 @click.option(
     "-t",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 from farm.cli.parameters import TARGET
 from kernelfarm.errors import Code, FarmError
 
@@ -23,7 +24,7 @@ Examples:
 Exit status: 0 within the tolerance (or this processor cannot run the target, which is said), 1 outside it."""
 
 
-@click.command(name="check", epilog=EPILOG)
+@click.command("check", cls=Command, epilog=EPILOG)
 @click.argument("what", metavar="MODEL|FOLDER|BUNDLE", type=click.Path(path_type=Path))
 @click.option("-t", "--target", type=TARGET, required=True, help="Compile and run for this target, or device:NAME.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")
@@ -73,7 +74,7 @@ def named_files(texts: tuple[str, ...]) -> dict[str, Path]:
         name, equals, file = text.rpartition("=")
         if not equals or not name or not file or name in found:
             why = f"{name!r} is given twice" if name in found else "it must be NAME=FILE.npy"
-            raise FarmError(Code.USAGE, f"{text!r} is not an input", why)
+            raise FarmError(Code.USAGE, f"{text!r} is not an input", why, "`farm check --help` shows an example.")
         found[name] = Path(file)
     return found
 

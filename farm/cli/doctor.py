@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 from kernelfarm.errors import Status
 
 EPILOG = """\b
@@ -18,7 +19,7 @@ Exit status 3 when something that the farm needs is missing."""
 _COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
-@click.command("doctor", epilog=EPILOG)
+@click.command("doctor", cls=Command, epilog=EPILOG)
 @click.option("--deep", is_flag=True, help="Hash every file of every pinned tool again (seconds).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(deep: bool, as_json: bool) -> int:

@@ -9,9 +9,16 @@ from typing import Any
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
+
+EPILOG = """\b
+Examples:
+  farm inspect bundles/model
+  farm inspect bundles/model --json
+  farm inspect libmedia_engine.so                a linked file, media.hdr, media.idx or a JSON document"""
 
 
-@click.command(name="inspect")
+@click.command("inspect", cls=Command, epilog=EPILOG)
 @click.argument("path", metavar="BUNDLE|FILE", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help='Print a JSON document: "digest", "targets": {name: {...}}.')
 def command(path: Path, as_json: bool) -> None:

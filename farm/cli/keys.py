@@ -7,9 +7,28 @@ from pathlib import Path
 import click
 
 from farm.cli import output
+from farm.cli.command import Group
+
+EPILOG = """\b
+Examples:
+  farm keys new
+  farm keys list
+  farm keys export --out release.pub"""
+NEW = """\b
+Examples:
+  farm keys new
+  farm keys new --name release --json"""
+LIST = """\b
+Examples:
+  farm keys list
+  farm keys list --json"""
+EXPORT = """\b
+Examples:
+  farm keys export > release.pub
+  farm keys export --name release --out release.pub"""
 
 
-@click.group(name="keys")
+@click.group("keys", cls=Group, epilog=EPILOG)
 def command() -> None:
     """Make, list and export signing keys.
 
@@ -18,7 +37,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(epilog=NEW)
 @click.option("--name", default="default", show_default=True, help="Name of the key.")
 @click.option("--force", is_flag=True, help="Replace an existing key; the old one is gone for good.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
@@ -38,7 +57,7 @@ def new(name: str, force: bool, as_json: bool) -> None:
     click.echo(f"made the key {name}\n  keyid    {public.keyid}\n  public   {pair.public}\n  private  {pair.private}")
 
 
-@command.command(name="list")
+@command.command(name="list", epilog=LIST)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def list_keys(as_json: bool) -> None:
     """List the keys of this farm."""
@@ -53,7 +72,7 @@ def list_keys(as_json: bool) -> None:
     click.echo(output.table(["name", "keyid"], [[name, public.keyid] for name, public in found]))
 
 
-@command.command()
+@command.command(epilog=EXPORT)
 @click.option("--name", default="default", show_default=True, help="Name of the key.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write to this file instead of standard output.")
 def export(name: str, out: Path | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import ids
+from farm.cli.command import Command
 from kernelfarm.errors import Code, FarmError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _POLL_S = 0.25
 _CHUNK = 1 << 16
 
 
-@click.command("logs", epilog=EPILOG)
+@click.command("logs", cls=Command, epilog=EPILOG)
 @click.argument("name", metavar="ID")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the log files are as one JSON document.")

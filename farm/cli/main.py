@@ -9,11 +9,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
 import click
 
+from kernelfarm import files
 from kernelfarm.errors import Code, FarmError, Status
 
 COMMANDS: dict[str, str] = {
@@ -64,6 +66,7 @@ class LazyGroup(click.Group):
             raise FarmError(
                 Code.USAGE,
                 f"there is no command {args[0]!r}",
+                f"the commands are {', '.join(sorted(COMMANDS))}",
                 next_step=_did_you_mean(args[0]),
                 detail={"nearest": get_close_matches(args[0], sorted(COMMANDS))},
             )
@@ -88,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     standard output as well.
     """
     if argv is None:
+        _open_streams()
         sys.excepthook = _unexpected
         for number in (signal.SIGTERM, signal.SIGHUP):  # a job that is cancelled cleans up as after ctrl-C
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
@@ -111,6 +115,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return report(_from_os(error), as_json=as_json)
     return int(result) if isinstance(result, int) else int(Status.DONE)
+
+
+def _open_streams() -> None:
+    """Give a standard stream that the caller closed to /dev/null.
+
+    Without it the next file that is opened takes its number, and what is meant for the stream goes there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def invoke(arguments: list[str]) -> object:
@@ -139,7 +157,8 @@ def report(error: FarmError, *, as_json: bool) -> int:
 def _usage(error: click.ClickException) -> FarmError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "farm"
-    return FarmError(Code.USAGE, error.format_message().rstrip("."), next_step=f"See `{command} --help`.")
+    why = error.format_message().rstrip(".")
+    return FarmError(Code.USAGE, f"`{command}` is not used like this", why, f"See `{command} --help`.")
 
 
 def _did_you_mean(word: str) -> str:
@@ -148,8 +167,12 @@ def _did_you_mean(word: str) -> str:
 
 
 def _from_os(error: OSError) -> FarmError:
-    place = repr(error.filename) if error.filename is not None else "the output"
-    return FarmError(Code.FILE_IO, f"{place} could not be read or written", error.strerror or str(error))
+    if isinstance(error.filename, (str, bytes)):
+        return files.error_of(error, "a file could not be read or written", Path(os.fsdecode(error.filename)))
+    if isinstance(error, FileNotFoundError):
+        advice = "Change to another folder and run the command again."
+        return FarmError(Code.FILE_MISSING, "the working folder does not exist any more", str(error), advice)
+    return files.error_of(error, "the output could not be read or written", Path("standard output"))
 
 
 def _output_failed() -> int:

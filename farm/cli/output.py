@@ -70,9 +70,9 @@ def short(digest: str) -> str:
 def keep_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> str:
     """Write the traceback of a fault of the farm into a file and say where; the name follows from the text."""
     text = "".join(traceback.format_exception(kind, error, trace))
-    logs = paths.home().logs
-    path = logs / f"fault-{hashlib.sha256(text.encode()).hexdigest()[:12]}.txt"
     try:
+        logs = paths.home().logs
+        path = logs / f"fault-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.txt"
         logs.mkdir(parents=True, exist_ok=True)
         files.atomic_write(path, text.encode("utf-8", "replace"))
     except (OSError, FarmError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Examples:
 Exit status: 0 the same bytes, 1 they differ (each file with its first differing byte)."""
 
 
-@click.command(name="rebuild", epilog=EPILOG)
+@click.command("rebuild", cls=Command, epilog=EPILOG)
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "-t", "--target", "targets", type=TARGET, multiple=True, help="Rebuild this target only; may be repeated."

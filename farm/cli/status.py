@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from farm.cli import ids, output
+from farm.cli.command import Command
+from kernelfarm import canonical
 from kernelfarm.errors import FarmError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ Examples:
   farm status r12 --json"""
 
 
-@click.command("status", epilog=EPILOG)
+@click.command("status", cls=Command, epilog=EPILOG)
 @click.argument("name", required=False, metavar="[ID]")
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Builds to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -139,7 +141,7 @@ def run_json(row: RunRow) -> dict[str, Any]:
         "fencing": row.status.fencing,
         "worker": row.status.worker,
         "progress": {"stage": row.stage, "done": row.done, "total": row.total},
-        "payload": None if row.payload is None else json.loads(row.payload),
+        "payload": row.payload and canonical.loads(row.payload.encode(), name=f"the payload of r{row.id}"),
         "seconds": row.seconds,
         "created_at": _time(row.created_at),
         "started_at": _time(row.started_at),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 
 if TYPE_CHECKING:
     from toolchains.devices import Device
@@ -22,7 +23,7 @@ Examples:
   farm targets --json"""
 
 
-@click.command("targets", epilog=EPILOG)
+@click.command("targets", cls=Command, epilog=EPILOG)
 @click.argument("name", required=False)
 @click.option("--devices", is_flag=True, help="List the catalogue of devices, each with its target.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

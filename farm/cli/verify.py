@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from farm.cli import output
+from farm.cli.command import Command
 from kernelfarm.errors import Code, FarmError
 
 if TYPE_CHECKING:
     from farm.verify import Check, Report
 
-POLICY_EXAMPLE = """\b
+EPILOG = """\b
+Examples:
+  farm verify bundles/model --key release.pub
+  farm verify bundles/model --key release.pub --policy policy.toml --json
+
+\b
 A policy is a TOML file; every key but the first is optional:
   schema = "verify-policy/1"
   names = ["cls"]                                   models that are accepted
@@ -25,7 +31,7 @@ A policy is a TOML file; every key but the first is optional:
 Exit status: 0 verified, 1 bad (each line names the file), 2 wrong usage or no such key, 4 refused by the policy."""
 
 
-@click.command(name="verify", epilog=POLICY_EXAMPLE)
+@click.command("verify", cls=Command, epilog=EPILOG)
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), help="The public key that must have signed it.")
 @click.option("--policy", type=click.Path(path_type=Path), help="A file of further demands.")
@@ -43,7 +49,7 @@ def command(bundle: Path, key: Path | None, policy: Path | None, no_signature: b
     from signing import keys
 
     if (key is None) == (not no_signature):
-        raise _no_key() if key is None else FarmError(Code.USAGE, "--key and --no-signature exclude each other")
+        raise _no_key() if key is None else _key_and_none()
     public = keys.load_public(key) if key is not None else None
     demands = policies.load(policy) if policy is not None else None
     report = verify_bundle(bundle, public, policy=demands)
@@ -62,6 +68,11 @@ def _no_key() -> FarmError:
         "Give --key NAME.pub, the public key of whoever built it (`farm keys export` there prints it); "
         "--no-signature checks integrity only.",
     )
+
+
+def _key_and_none() -> FarmError:
+    why = "the one asks for what the other leaves out"
+    return FarmError(Code.USAGE, "--key and --no-signature exclude each other", why, "Give one of the two.")
 
 
 def _print(report: Report) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from farm.ledger import rows
 from farm.ledger.database import Database
 from farm.ledger.rules import BuildState
 from farm.ledger.tables import builds, cells
@@ -60,10 +61,10 @@ class Builds:
             values["created_at"] = self._database.now(connection)
             return int(connection.execute(builds.insert().values(**values).returning(builds.c.id)).scalar_one())
 
-    def add_cells(self, rows: Sequence[CellRow]) -> None:
+    def add_cells(self, cells_of_it: Sequence[CellRow]) -> None:
         """Record the cells of a build."""
         with self._database.write() as connection:
-            for row in rows:
+            for row in cells_of_it:
                 values = {name: getattr(row, name) for name in CellRow.__slots__}
                 connection.execute(cells.insert().values(**values))
 
@@ -78,7 +79,7 @@ class Builds:
         found = self._query(builds.select().where(builds.c.id == number))
         if not found:
             advice = "`farm status` lists the latest builds and runs."
-            raise FarmError(Code.RUN_UNKNOWN, f"there is no build b{number}", next_step=advice)
+            raise FarmError(Code.RUN_UNKNOWN, f"there is no build b{number}", "the ledger does not hold it", advice)
         return found[0]
 
     def running(self) -> list[BuildRow]:
@@ -93,7 +94,9 @@ class Builds:
         """The cells of a build in their order."""
         with self._database.read() as connection:
             query = cells.select().where(cells.c.build_id == number).order_by(cells.c.position)
-            return [CellRow(*(getattr(row, name) for name in CellRow.__slots__)) for row in connection.execute(query)]
+            with rows.believing(f"a cell of build b{number}"):  # the driver refuses what is no truth value
+                found = connection.execute(query).all()
+        return [rows.read(CellRow, row._mapping, f"a cell of build b{number}") for row in found]
 
     def wanted_elsewhere(self, number: int) -> frozenset[int]:
         """Runs that a running build other than this one waits for."""
@@ -107,7 +110,4 @@ class Builds:
 
     def _query(self, query: sa.Select[tuple[object, ...]]) -> list[BuildRow]:
         with self._database.read() as connection:
-            return [
-                BuildRow(row.id, row.request, BuildState(row.state), row.created_at, row.ended_at)
-                for row in connection.execute(query)
-            ]
+            return [rows.read(BuildRow, row._mapping, f"build b{row.id}") for row in connection.execute(query)]

@@ -39,10 +39,18 @@ class Database:
 
     def __init__(self, address: Path | str, *, clock: Clock | None = None) -> None:
         is_file = isinstance(address, Path)
-        self.url = sa.URL.create("sqlite", database=str(address)) if is_file else sa.make_url(str(address))
-        self.sqlite = self.url.get_backend_name() == "sqlite"
         self._clock = clock
-        self.engine = _sqlite_engine(self.url) if self.sqlite else sa.create_engine(self.url)
+        try:
+            self.url = sa.URL.create("sqlite", database=str(address)) if is_file else sa.make_url(str(address))
+            self.sqlite = self.url.get_backend_name() == "sqlite"
+            self.engine = _sqlite_engine(self.url) if self.sqlite else sa.create_engine(self.url)
+        except (SQLAlchemyError, ImportError, ValueError) as reason:  # not an address, or of a database without driver
+            raise FarmError(
+                Code.LEDGER_UNAVAILABLE,
+                "the address of the ledger cannot be used",
+                str(reason),
+                "Unset FARM_LEDGER_URL, correct it, or install the driver that it names.",
+            ) from reason
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -103,7 +111,8 @@ class Database:
         except DBAPIError as error:
             raise _coded(error, self.url.render_as_string(hide_password=True)) from error
         except SQLAlchemyError as error:
-            raise FarmError(Code.LEDGER_UNAVAILABLE, "the ledger cannot be used", str(error)) from error
+            advice = "Check it with `farm doctor`."
+            raise FarmError(Code.LEDGER_UNAVAILABLE, "the ledger cannot be used", str(error), advice) from error
 
 
 def _sqlite_engine(url: sa.URL) -> Engine:

@@ -6,6 +6,7 @@ be taken by anyone. Each taking raises the fencing number by one; whoever holds 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -76,14 +77,19 @@ class Lease:
     until: float
 
 
-def expired(run: RunStatus, now: float) -> bool:
-    """Whether the run is held by a lease that is over."""
-    return run.state is RunState.RUNNING and (run.lease_until is None or run.lease_until <= now)
+def expired(run: RunStatus, now: float, lease_s: float = math.inf) -> bool:
+    """Whether the run is held by a lease that is over, where leases last `lease_s` seconds.
+
+    One that ends much later than any lease could was given before the clock went back: nobody waits for that hour.
+    """
+    if run.state is not RunState.RUNNING:
+        return False
+    return run.lease_until is None or not now < run.lease_until <= now + 2 * lease_s
 
 
-def can_take(run: RunStatus, now: float) -> bool:
+def can_take(run: RunStatus, now: float, lease_s: float = math.inf) -> bool:
     """Whether a worker may take the run now (it may turn out to be worn out: see `take`)."""
-    return run.state is RunState.QUEUED or expired(run, now)
+    return run.state is RunState.QUEUED or expired(run, now, lease_s)
 
 
 def take(run: RunStatus, worker: str, now: float, lease_s: float) -> RunStatus:
@@ -91,7 +97,7 @@ def take(run: RunStatus, worker: str, now: float, lease_s: float) -> RunStatus:
 
     Raises `FarmError` LEASE_LOST when the run cannot be taken.
     """
-    if not can_take(run, now):
+    if not can_take(run, now, lease_s):
         raise lease_lost(run.id, f"it is {run.state.value}")
     if run.attempts >= run.max_attempts:
         return replace(run, state=RunState.FAILED, reason=Reason.ATTEMPTS_EXHAUSTED, worker=None, lease_until=None)
@@ -150,13 +156,15 @@ def cancel(run: RunStatus) -> RunStatus:
     return replace(run, state=RunState.CANCELLED, reason=Reason.UNWANTED) if run.state is RunState.QUEUED else run
 
 
-def workers_wanted(runs: Sequence[RunStatus], now: float, alive: Collection[str], limit: int) -> int:
+def workers_wanted(
+    runs: Sequence[RunStatus], now: float, alive: Collection[str], limit: int, lease_s: float = math.inf
+) -> int:
     """How many workers a build should start now: one per run that can be taken, at most `limit` alive in all.
 
     A worker that is alive without holding one of the runs is about to take one. The run of an alive worker is left to
     it, also when its lease is over: it may only have slept; `stuck` ends that.
     """
-    ready = sum(can_take(run, now) and run.worker not in alive for run in runs)
+    ready = sum(can_take(run, now, lease_s) and run.worker not in alive for run in runs)
     holders = {run.worker for run in runs if run.state is RunState.RUNNING}
     free = sum(worker not in holders for worker in alive)
     return max(0, min(ready - free, limit - len(alive)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from farm.ledger import rules
+from farm.ledger import rows, rules
 from farm.ledger.database import Database
 from farm.ledger.rules import Lease, Outcome, Reason, RunStatus
 from farm.ledger.tables import attempts, cache, runs
@@ -90,6 +90,20 @@ class Runs:
 
         A different `salt` asks for a run of its own of the same key, as an independent rebuild needs.
         """
+        made = self._submit(execution_key, recipe_key, action, salt, max_attempts, unless_cached=False)
+        assert made is not None
+        return made
+
+    def submit_unless_cached(
+        self, *, execution_key: str, recipe_key: str, action: str, max_attempts: int = 3
+    ) -> tuple[RunRow, bool] | None:
+        """As `submit`, but None when the cache holds the key by now: a run may have ended since the caller looked."""
+        return self._submit(execution_key, recipe_key, action, "", max_attempts, unless_cached=True)
+
+    def _submit(
+        self, execution_key: str, recipe_key: str, action: str, salt: str, max_attempts: int, *, unless_cached: bool
+    ) -> tuple[RunRow, bool] | None:
+        entry = sa.select(cache.c.run_id).where(cache.c.execution_key == execution_key)
         values = {
             "execution_key": execution_key,
             "recipe_key": recipe_key,
@@ -102,6 +116,8 @@ class Runs:
                 found = connection.execute(_live(execution_key, salt)).first()
                 if found is not None:
                     return _run(found), True
+                if unless_cached and connection.execute(entry).first() is not None:
+                    return None
                 number = self._insert(connection, values)
             if number is not None:
                 return self.get(number), False
@@ -134,9 +150,9 @@ class Runs:
             now = self._database.now(connection)
             query = runs.select().where(runs.c.id.in_(among), _is_live()).order_by(runs.c.id)
             for row in [_run(item) for item in connection.execute(query.with_for_update(skip_locked=True))]:
-                if not rules.can_take(row.status, now):
+                if not rules.can_take(row.status, now, lease_s):
                     continue
-                if rules.expired(row.status, now):
+                if rules.expired(row.status, now, lease_s):
                     _close_attempt(connection, row.status, Outcome.LEASE_EXPIRED, now)
                 taken = rules.take(row.status, worker, now, lease_s)
                 if taken.state is RunState.FAILED:
@@ -246,7 +262,7 @@ class Runs:
         """What the cache holds for a key."""
         with self._database.read() as connection:
             row = connection.execute(cache.select().where(cache.c.execution_key == execution_key)).first()
-        return None if row is None else CacheRow(*(getattr(row, name) for name in CacheRow.__slots__))
+        return None if row is None else rows.read(CacheRow, row._mapping, f"the cache entry {execution_key}")
 
     def forget(self, execution_key: str) -> None:
         """Remove a key from the cache (its bytes are gone); the next build compiles it again."""
@@ -266,7 +282,7 @@ class Runs:
 def unknown_run(number: int) -> FarmError:
     """The error of a run that is not in the ledger."""
     advice = "`farm status` lists the latest builds and runs."
-    return FarmError(Code.RUN_UNKNOWN, f"there is no run r{number}", next_step=advice)
+    return FarmError(Code.RUN_UNKNOWN, f"there is no run r{number}", "the ledger does not hold it", advice)
 
 
 def _live(execution_key: str, salt: str) -> sa.Select[tuple[object, ...]]:
@@ -318,21 +334,9 @@ def _differs(row: RunRow, known: str, found: str) -> FarmError:
 
 
 def _run(row: Row[tuple[object, ...]]) -> RunRow:
-    status = RunStatus(
-        id=row.id,
-        state=RunState(row.state),
-        reason=Reason(row.reason),
-        fencing=row.fencing,
-        attempts=row.attempts,
-        max_attempts=row.max_attempts,
-        worker=row.worker,
-        lease_until=row.lease_until,
-    )
-    return RunRow(status, *(getattr(row, name) for name in RunRow.__slots__[1:]))
+    values, name = row._mapping, f"run r{row.id}"
+    return rows.read(RunRow, {**values, "status": rows.read(RunStatus, values, name)}, name)
 
 
 def _attempt(row: Row[tuple[object, ...]]) -> AttemptRow:
-    outcome = None if row.outcome is None else Outcome(row.outcome)
-    return AttemptRow(
-        row.run_id, row.fencing, row.worker, row.started_at, row.ended_at, outcome, row.error, row.max_rss_bytes
-    )
+    return rows.read(AttemptRow, row._mapping, f"attempt {row.fencing} of run r{row.run_id}")

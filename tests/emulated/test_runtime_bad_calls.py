@@ -24,9 +24,7 @@ def goal(request: pytest.FixtureRequest) -> Target:
 
 def call(goal: Target, program: Path, *arguments: str | Path) -> tuple[int, str]:
     """Exit status and output; on this machine natively."""
-    answer = (
-        device.run(program, *arguments) if goal.machine == "x86-64" else emulated.run(goal, program, *arguments)
-    )
+    answer = device.run(program, *arguments) if goal.machine == "x86-64" else emulated.run(goal, program, *arguments)
     return emulated.status(answer), answer.stdout
 
 

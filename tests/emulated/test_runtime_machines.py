@@ -1,4 +1,4 @@
-"""The runtime on every machine: small functions and digests, a tiny bundle, the processor's features, hostile bundles."""
+"""The runtime on every machine: small functions and digests, a tiny bundle, CPU features, hostile bundles."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def test_media_run_computes_what_the_kernels_say(goal: Target, bundle: Path, tmp
     program = device.runtime(goal) / "media-run"
 
     for ranges in ("1", "3"):
-        answer = emulated.run(
-            goal, program, bundle, "--input", f"x={x}", "--output", f"y={y}", "--partitions", ranges
-        )
+        answer = emulated.run(goal, program, bundle, "--input", f"x={x}", "--output", f"y={y}", "--partitions", ranges)
         assert (answer.returncode, answer.stdout) == (0, ""), answer.stderr
         assert y.read_bytes() == device.EXPECTED
     timed = emulated.run(goal, program, bundle, "--input", f"x={x}", "--repeat", "3")

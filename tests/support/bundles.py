@@ -20,9 +20,10 @@ from signing import verify as rules
 from signing.client import Signer
 from signing.keys import PublicKey
 from signing.statement import Provenance, Statement
-from toolchains import target
+from toolchains import features, target
 
 TARGETS = ("x86-64-v3", "x86-64-v4")
+TOOLS = (nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),)
 MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
 GOLDEN = Golden((12,), (8,), (Case((0,), (bytes(8),)), Case((1 << 32,), (bytes(8),)))).to_bytes()
 """For one input of three values and one output of two, which is expected to be 0."""
@@ -63,13 +64,15 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
         Blob(BlobKind.WEIGHTS, digest.of_bytes(weights), len(weights)),
         Blob(BlobKind.GOLDEN, digest.of_bytes(GOLDEN), len(GOLDEN)),
     )
-    header = PayloadHeader(name, 62, (Variant(0, found.preference, 0, 1),), blobs)
+    mask = features.mask(found.machine, found.cpu.required)
+    header = PayloadHeader(name, 62, (Variant(mask, found.preference, 0, 1),), blobs)
     config = {
         "schema": "payload/1",
         "model": {"name": model.name, "digest": model.digest},
         "target": {"name": name, "digest": found.digest},
         "ir_version": device.IR_VERSION,
         "abi_version": device.ABI_VERSION,
+        "tools": {tool.name: {"version": tool.version, "digest": tool.digest} for tool in TOOLS},
         "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 3]}],
         "outputs": [{"name": "y", "dtype": "f32", "shape": [1, 2]}],
     }
@@ -97,7 +100,7 @@ def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026
         options=nouns.Options.of({"x": (1, 3, 48, 192)}),
         compiler_source=digest.of_bytes(b"compiler"),
         runtime_source=digest.of_bytes(b"runtime"),
-        tools=(nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),),
+        tools=TOOLS,
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
     )

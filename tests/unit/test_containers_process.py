@@ -114,6 +114,8 @@ def test_the_childs_own_error_is_raised(scratch: Path) -> None:
 
 
 ENDS: dict[str, tuple[str, Code, Limits]] = {
+    "no memory to begin with": ("pass", Code.CHILD_MEMORY, Limits(address_space=4 << 20)),
+    "no time to begin with": ("pass", Code.CHILD_TIMEOUT, Limits(wall_s=0.001)),
     "too much memory": ("x = bytearray(1 << 31)", Code.CHILD_MEMORY, SMALL),
     "too long": ("import time; time.sleep(60)", Code.CHILD_TIMEOUT, Limits(wall_s=0.3)),
     "too much processor time": ("while True: pass", Code.CHILD_TIMEOUT, Limits(cpu_s=1, wall_s=30.0)),

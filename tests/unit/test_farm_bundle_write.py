@@ -141,7 +141,7 @@ def test_where_names_cannot_be_swapped_the_old_bundle_steps_aside(
 
 def test_a_bundle_that_stepped_aside_before_a_crash_comes_back(tmp_path: Path) -> None:
     made = bundles.write(tmp_path / "out" / "cls", tmp_path / "work")
-    made.path.rename(tmp_path / "out" / ".cls.previous")
+    made.path.rename(tmp_path / "out" / ".cls.farm.previous")
 
     publish.recover(made.path)
 
@@ -161,7 +161,10 @@ def one(tmp_path: Path) -> PayloadInput:
     return PayloadInput("x86-64-v4", folder, bundles.provenance("x86-64-v4"))
 
 
-@pytest.mark.parametrize("make", ["a file", "a folder of the user's own", "a link", "a folder with one file more"])
+@pytest.mark.parametrize(
+    "make",
+    ["a file", "a folder of the user's own", "a link", "a folder with one file more", "another tool's OCI layout"],
+)
 def test_something_else_at_the_output_is_never_replaced(tmp_path: Path, make: str) -> None:
     out = tmp_path / "cls"
     if make == "a file":
@@ -172,6 +175,10 @@ def test_something_else_at_the_output_is_never_replaced(tmp_path: Path, make: st
     elif make == "a link":
         (tmp_path / "real").mkdir()
         out.symlink_to(tmp_path / "real")
+    elif make == "another tool's OCI layout":
+        (out / "blobs").mkdir(parents=True)
+        (out / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
+        (out / "index.json").write_text('{"schemaVersion":2,"manifests":[]}')
     else:
         bundles.write(out, tmp_path / "other")
         (out / "notes.txt").write_bytes(b"mine")
@@ -179,7 +186,17 @@ def test_something_else_at_the_output_is_never_replaced(tmp_path: Path, make: st
     error = refused(out, [one(tmp_path)])
 
     assert (error.code, error.status) == (Code.OUTPUT_FOREIGN, Status.USAGE)
-    assert out.is_symlink() or out.is_file() or set(names(out)) & {"thesis.txt", "notes.txt"}
+    assert out.is_symlink() or out.is_file() or set(names(out)) & {"thesis.txt", "notes.txt", "index.json"}
+
+
+def test_names_of_others_beside_the_output_are_left_alone(tmp_path: Path) -> None:
+    others = (".tmp-draft", ".tmp-0123456789abcdef", ".cls.previous")
+    for name in others:
+        (tmp_path / name).mkdir()
+
+    write_bundle(tmp_path / "cls", name="cls", version=None, payloads=[one(tmp_path)], signer=bundles.signer())
+
+    assert {*others, "cls"} <= set(names(tmp_path))
 
 
 def test_an_empty_folder_at_the_output_is_filled(tmp_path: Path) -> None:

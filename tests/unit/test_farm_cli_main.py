@@ -44,9 +44,9 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
         assert any(line.split()[:1] == [name] for line in lines), name
 
 
-@pytest.mark.parametrize("name", ["build", "targets", "status", "logs", "doctor"])
+@pytest.mark.parametrize("name", [*sorted(entry.COMMANDS), "keys new", "keys list", "keys export"])
 def test_the_help_of_a_command_has_examples_and_loads_nothing_heavy(name: str) -> None:
-    text = python(loaded_after(name, "--help")).stdout
+    text = python(loaded_after(*name.split(), "--help")).stdout
     assert text.splitlines()[-1] == "[]"
     assert "Examples:" in text
     assert f"farm {name}" in text
@@ -58,6 +58,7 @@ def test_an_error_is_code_what_why_and_next_on_standard_error(capsys: pytest.Cap
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "error FARM-E0102: unknown target 'x86-64-v5'",
+        "  why:  the targets are x86-64-v3, x86-64-v4",
         "  next: Did you mean x86-64-v4 or x86-64-v3?",
     ]
 
@@ -84,8 +85,22 @@ def test_with_json_the_error_is_a_document_too(capsys: pytest.CaptureFixture[str
         ["status", "b9"],
         ["logs", "r9"],
         ["logs"],
+        ["check", "m.onnx", "-t", "x86-64-v3", "-t", "x86-64-v4"],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--out", "a", "--out", "b"],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--name", "../m"],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--name", "a\nb"],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--name", ""],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--name", "caf\udce9"],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--key", "../k"],
+        ["build", "m.onnx", "-t", "x86-64-v3", "--version", "v1"],
+        ["verify", "bundle", "--key", "k.pub", "--no-signature"],
+        ["keys", "export", "--name", "a", "--name", "b"],
+        ["keys", "new", "--name", ""],
+        ["signer", "--idle", "nan"],
+        ["signer", "--idle", "inf"],
+        ["signer", "--idle", "-1"],
     ],
-    ids=" ".join,
+    ids=repr,
 )
 def test_wrong_usage_is_status_2_with_a_code_and_without_a_traceback(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -93,7 +108,8 @@ def test_wrong_usage_is_status_2_with_a_code_and_without_a_traceback(
     assert entry.main(arguments) == 2
     err = capsys.readouterr().err
     assert err.startswith("error FARM-E")
-    assert "next:" in err
+    assert "\n  why:  " in err
+    assert "\n  next: " in err
     assert "Traceback" not in err
 
 
@@ -148,6 +164,55 @@ def test_standard_output_that_takes_nothing_has_a_code(tmp_path: Path) -> None:
         ended = subprocess.run([sys.executable, "-I", "-c", code], stdout=full, stderr=subprocess.PIPE, timeout=30)
     assert ended.returncode == 3
     assert ended.stderr.splitlines()[0] == b"error FARM-E0705: the output could not be read or written"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_fault_and_no_file_takes_their_place(tmp_path: Path, closed: str) -> None:
+    code = (
+        "import os, sys; from farm.cli import main\n"
+        "def look(_):\n    got = os.open('opened', os.O_WRONLY | os.O_CREAT)\n    print('said')\n"
+        "    return 7 if got > 2 else 1\n"
+        "main.invoke = look; sys.argv = ['farm', 'targets']; sys.exit(main.main())"
+    )
+    (tmp_path / "code.py").write_text(code)
+    ended = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -I code.py {closed}"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (7, b"")
+    assert (tmp_path / "opened").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [
+        ("FARM_HOME", "~nobody-of-this-name/farm", 2),
+        ("FARM_LEDGER_URL", "nonsense", 3),
+        ("FARM_LEDGER_URL", "postgresql+nosuchdriver://localhost/x", 3),
+        ("FARM_CPU_S", "1e300", 2),
+        ("FARM_LEASE_S", "nan", 2),
+    ],
+)
+def test_a_wrong_setting_is_an_error_with_a_code(
+    name: str, value: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert entry.main(["status"]) == status
+    assert capsys.readouterr().err.startswith("error FARM-E")
+
+
+def test_a_working_folder_that_is_gone_is_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(_: list[str]) -> None:
+        raise FileNotFoundError(2, "No such file or directory")  # what os.getcwd raises: it names no file
+
+    monkeypatch.setattr(entry, "invoke", gone)
+    assert entry.main(["targets"]) == 3
+    assert capsys.readouterr().err.startswith("error FARM-E0704: the working folder does not exist any more")
 
 
 def test_a_command_under_nohup_survives_the_end_of_its_terminal() -> None:

@@ -12,6 +12,7 @@ from farm import doctor
 from farm.cli import main as entry
 from farm.doctor import Finding, Level
 from farm.ledger.ledger import opened
+from kernelfarm import files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
 
@@ -83,8 +84,8 @@ def test_another_version_of_a_pinned_tool_is_named(monkeypatch: pytest.MonkeyPat
 def test_the_store_is_swept(home: Home) -> None:
     home.create()
     (home.store / "tmp").mkdir()
-    (home.store / "tmp/.tmp-abandoned").touch()
-    (home.cache / ".tmp-folder").mkdir()
+    (home.store / "tmp" / files.temp_name()).touch()
+    (home.cache / files.temp_name()).mkdir()
     finding = doctor.store(home)
     assert finding.level is Level.OK
     assert list((home.store / "tmp").iterdir()) == list(home.cache.iterdir()) == []

@@ -116,3 +116,10 @@ def test_an_expired_run_is_left_to_its_worker_while_that_is_alive() -> None:
 
 def test_a_run_of_a_dead_worker_wants_a_new_one_after_its_lease() -> None:
     assert rules.workers_wanted([RUNNING], 120.0, [], 1) == 1
+
+
+def test_a_lease_from_before_the_clock_went_back_holds_nobody_up() -> None:
+    assert not rules.expired(RUNNING, now=81.0, lease_s=20.0)  # it ends at 120: the clock went back a little
+    assert rules.expired(RUNNING, now=79.0, lease_s=20.0)
+    assert rules.take(RUNNING, "w2", now=-3600.0, lease_s=20.0).fencing == 2
+    assert rules.workers_wanted([RUNNING], -3600.0, [], 1, 20.0) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,3 +180,41 @@ def test_an_unknown_run_is_named(ledger: Ledger) -> None:
         ledger.runs.get(99)
     assert caught.value.code is Code.RUN_UNKNOWN
     assert "r99" in caught.value.what
+
+
+def test_a_run_that_ended_since_the_caller_looked_is_not_asked_for_again(ledger: Ledger) -> None:
+    asked = {"execution_key": "e1", "recipe_key": "r1", "action": "{}"}
+    first = ledger.runs.submit_unless_cached(**asked)
+    assert first is not None
+    assert ledger.runs.submit_unless_cached(**asked) == (first[0], True)
+
+    ledger.runs.finish(take(ledger, first[0].id), "{}")
+
+    assert ledger.runs.submit_unless_cached(**asked) is None
+    assert ledger.runs.submit(**asked)[1] is False  # as --no-cache wants it
+
+
+@pytest.mark.skipif("FARM_TEST_LEDGER_URL" in os.environ, reason="PostgreSQL keeps its own checksums")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE runs SET state = 'runninh'",
+        "UPDATE runs SET attempts = 'x'",
+        "UPDATE runs SET created_at = 1e300",
+        "UPDATE runs SET error = '{'",
+        "UPDATE runs SET execution_key = x'ff'",
+    ],
+)
+def test_a_value_that_the_farm_did_not_write_is_damage_and_names_the_run(
+    ledger: Ledger, tmp_path: Path, damage: str
+) -> None:
+    number = ask(ledger)
+    with sqlite3.connect(tmp_path / "ledger.sqlite3") as connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute(damage)
+
+    with pytest.raises(FarmError) as caught:
+        ledger.runs.get(number)
+
+    assert caught.value.code is Code.LEDGER_CORRUPT
+    assert f"r{number}" in caught.value.why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from kernelfarm.oci_bundle import BundleView
 from tests.support import bundles
 from toolchains import gate, target
 from toolchains.gate import Finding, Report
-from toolchains.properties import Property
+from toolchains.properties import FLOOR, Property
 
 TARGET = "x86-64-v4"
 
@@ -85,6 +85,9 @@ def test_a_payload_whose_header_names_its_own_files_fits(tmp_path: Path) -> None
         rewritten(target="x86-64-v3"),
         rewritten(ir_version="0.2.0"),
         rewritten(abi_version=2),
+        rewritten(machine=183),
+        rewritten(variants=(Variant(0, 400, 0, 1),)),
+        rewritten(variants=(Variant(0x3FFFF, 1, 0, 1),)),
         another_blob(BlobKind.KERNELS),
         another_blob(BlobKind.WEIGHTS),
         another_blob(BlobKind.GOLDEN),
@@ -152,8 +155,9 @@ def test_kernels_that_are_no_linked_code_are_refused_by_file(tmp_path: Path) -> 
     assert view.role_of(error.detail["file"]) == "kernels.so of x86-64-v4"
 
 
-def hardening(evidence: str = "NOW") -> Report:
-    return Report(TARGET, "sha256:x", (Finding(Property.NOW, True, evidence),), (), 1, 2, ())
+def hardening(evidence: str = "NOW", listed: Iterable[Property] = (Property.NOW,)) -> Report:
+    findings = tuple(Finding(item, True, evidence) for item in sorted(listed))
+    return Report(TARGET, "sha256:x", findings, (), 1, 2, ())
 
 
 @pytest.fixture
@@ -193,11 +197,10 @@ def for_an_older_target(folder: Path) -> None:
     (folder / "config.json").write_bytes(canonical.dumps(config))
 
 
-def test_a_payload_of_an_older_target_file_is_held_against_what_it_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def of_an_older_target(tmp_path: Path, listed: Iterable[Property]) -> BundleView:
+    """A bundle, whole and signed, that was made for a target file of last year and lists these properties."""
     folder = bundles.payload(tmp_path / "payload", TARGET)
-    says(hardening())(folder)
+    says(hardening(listed=listed))(folder)
     for_an_older_target(folder)
     recipe = dataclasses.replace(
         bundles.provenance(TARGET).recipe, target_digest=digest.of_bytes(b"the target file of last year")
@@ -209,18 +212,37 @@ def test_a_payload_of_an_older_target_file_is_held_against_what_it_lists(
         payloads=[PayloadInput(TARGET, folder, dataclasses.replace(bundles.provenance(TARGET), recipe=recipe))],
         signer=bundles.signer(),
     )
+    return oci_bundle.read(made.path).require()
+
+
+def test_a_payload_of_an_older_target_file_is_held_against_what_it_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = of_an_older_target(tmp_path, FLOOR)
     asked: list[target.Target] = []
     monkeypatch.setattr(gate, "inspect", lambda path: path)
 
     def require(found: target.Target, _: Path) -> Report:
         asked.append(found)
-        return hardening()
+        return hardening(listed=FLOOR)
 
     monkeypatch.setattr(gate, "require", require)
-    view = oci_bundle.read(made.path).require()
 
     assert len(list(payload_check.check(view, view.payloads[0]))) == 4
-    assert [found.hardening.required for found in asked] == [(Property.NOW,)]
+    assert [set(found.hardening.required) for found in asked] == [FLOOR]
+
+
+@pytest.mark.parametrize("listed", [(), (Property.NOW,), FLOOR - {Property.KCFI}])
+def test_a_payload_for_another_target_file_cannot_leave_out_what_every_target_demands(
+    tmp_path: Path, listed: Iterable[Property]
+) -> None:
+    view = of_an_older_target(tmp_path, listed)
+
+    error = fault_in(view)
+
+    assert error.code is Code.PAYLOAD_INCONSISTENT
+    assert "kcfi" in error.why
+    assert view.role_of(error.detail["file"]) == "hardening.json of x86-64-v4"
 
 
 def test_the_header_and_the_config_speak_of_the_same_versions() -> None:

@@ -219,13 +219,14 @@ def test_a_full_disk_is_an_environment_error_and_nothing_half_written_stays(tmp_
 READ_ONLY = """
 import subprocess, sys
 from pathlib import Path
+from kernelfarm import files
 from kernelfarm.errors import FarmError
 from kernelfarm.store import ContentStore
 
 root = Path(sys.argv[1])
 store = ContentStore(root / "store")
 kept = store.put_bytes(b"kept")
-(root / "store" / "tmp" / ".tmp-abandoned").write_bytes(b"")
+(root / "store" / "tmp" / files.temp_name()).write_bytes(b"")
 subprocess.run(["mount", "-o", "remount,ro", str(root)], check=True)
 store = ContentStore(root / "store")
 print(store.get_bytes(kept), store.put_bytes(b"kept") == kept)

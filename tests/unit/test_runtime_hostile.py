@@ -322,6 +322,28 @@ def test_no_flip_of_the_kernel_object_with_its_right_digest_crashes(tmp_path: Pa
     assert len(set(codes) - {OK}) >= 3
 
 
+def named(name: bytes) -> Tiny:
+    """The tiny payload with another name of its input; the strings lie where a quantised tensor has its parameters."""
+    data, strings, room = bytearray(device.tiny().kernels), TENSORS + 96, 32
+    assert len(name) < room
+    data[strings : strings + len(name)] = name
+    data[strings + room - 1] = ord("y")
+    struct.pack_into("<2I", data, TABLE_AT + 48, strings - TABLE_AT, room)
+    struct.pack_into("<2I", data, TENSORS, 0, len(name))
+    struct.pack_into("<2I", data, TENSORS + 128, room - 1, 1)
+    return replace(device.tiny(), kernels=bytes(data))
+
+
+def test_a_tensor_s_name_is_text_without_control_characters(tmp_path: Path) -> None:
+    good = ["x", "ü", "中", "\U0001f600", "a=b", "\u00a0", "\ufffd"]
+    bad = [b"\x00", b"\n", b"\x1b[", b"\x7f", b"\xc2\x9b", b"\x80", b"\xc3", b"\xc0\xaf", b"\xe0\x80\xaf"]
+    bad += [b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf0\x80\x80\x80", b"\xff", b"\xe4\xb8", b"x\xf5"]
+    names = [*(text.encode() for text in good), *bad]
+    folders = [device.write(tmp_path / f"n{k}", named(name)) for k, name in enumerate(names)]
+
+    assert probe(*folders) == [OK] * len(good) + [TABLE] * len(bad)
+
+
 def test_an_index_of_many_payloads_is_bounded(bundle: Path) -> None:
     entries = tuple(IndexEntry(digest.of_bytes(bytes([k % 251])), 184) for k in range(1024))
     data = bytearray(DeviceIndex(entries).to_bytes())

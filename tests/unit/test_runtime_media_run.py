@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,26 @@ def test_an_input_of_the_wrong_size_is_refused(bundle: Path, tmp_path: Path) -> 
 
     assert status == 1
     assert errors == "media-run: E20 tensor: input x: has 4092 bytes, must have 4096\n"
+
+
+def test_an_input_that_is_too_large_is_refused_before_it_is_read(bundle: Path, tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 39)
+
+    status, _, errors = media_run(bundle, "--input", f"x={tmp_path / 'sparse'}")
+
+    assert status == 1
+    assert errors.endswith("/sparse: has 549755813888 bytes, at most 4096\n")
+
+
+@pytest.mark.parametrize("arguments", [["--list"], ["--input", "x=FILE", "--repeat", "2"]])
+def test_results_that_nobody_can_take_are_status_3(bundle: Path, x: Path, arguments: list[str]) -> None:
+    program = device.runtime() / "media-run"
+    with Path("/dev/full").open("wb") as full:
+        words = [argument.replace("FILE", str(x)) for argument in arguments]
+        ended = subprocess.run([program, bundle, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (3, "media-run: standard output: cannot be written\n")
 
 
 @pytest.mark.parametrize("place", ["missing", "folder"])

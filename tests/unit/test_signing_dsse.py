@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
@@ -149,3 +149,13 @@ def test_every_single_byte_matters() -> None:
         flipped[position] ^= 0x01
         with pytest.raises(FarmError):
             dsse.open_sealed(bytes(flipped), SIGNER.public)
+
+
+def test_the_other_signature_that_anybody_can_make_of_a_good_one_is_refused() -> None:
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    (signature,) = json.loads(SEALED)["dsseEnvelope"]["signatures"]
+    r, s = utils.decode_dss_signature(base64.b64decode(signature["sig"]))
+    other = base64.b64encode(utils.encode_dss_signature(r, order - s)).decode()
+
+    assert s <= order // 2
+    assert code_of(with_signature(sig=other)) is Code.ATTESTATION_INVALID

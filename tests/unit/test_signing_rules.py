@@ -16,7 +16,16 @@ from signing.statement import Statement, Subject
 from tests.support import bundles
 
 V4 = bundles.provenance("x86-64-v4")
-PAYLOAD = PayloadFacts("x86-64-v4", digest.of_bytes(b"payload"), "cls", bundles.MODEL.digest, V4.recipe.target_digest)
+PAYLOAD = PayloadFacts(
+    "x86-64-v4",
+    digest.of_bytes(b"payload"),
+    "cls",
+    bundles.MODEL.digest,
+    V4.recipe.target_digest,
+    V4.recipe.ir_version,
+    V4.recipe.abi_version,
+    bundles.TOOLS,
+)
 FACTS = BundleFacts(digest.of_bytes(b"index"), "cls", "1.2.0", (PAYLOAD,))
 
 
@@ -62,6 +71,14 @@ def test_a_provenance_of_another_model_or_target_is_foreign() -> None:
     assert code_of(bundles.provenance("x86-64-v3").statement(PAYLOAD.digest)) is Code.SIGNATURE_FOREIGN
 
 
+@pytest.mark.parametrize("change", [{"ir_version": "0.2.0"}, {"abi_version": 2}, {"tools": ()}])
+def test_a_provenance_by_other_tools_than_the_payload_names_is_foreign(change: dict[str, object]) -> None:
+    recipe = dataclasses.replace(V4.recipe, **change)  # type: ignore[arg-type]
+    statement = dataclasses.replace(V4, recipe=recipe).statement(PAYLOAD.digest)
+
+    assert code_of(statement) is Code.SIGNATURE_FOREIGN
+
+
 def test_a_provenance_of_two_things_is_no_provenance() -> None:
     statement = V4.statement(PAYLOAD.digest)
     both = dataclasses.replace(statement, subjects=(*statement.subjects, Subject("x", FACTS.digest)))
@@ -95,6 +112,10 @@ def test_a_bundle_needs_one_signature_and_one_provenance_for_each_payload() -> N
         ("target", {"name": "x86-64-v4"}),
         ("model", {"name": "cls", "digest": "sha256:0"}),
         ("model", None),
+        ("model", {"name": "other", "digest": bundles.MODEL.digest}),
+        ("tools", None),
+        ("tools", {"zig": {"version": "1"}}),
+        ("abi_version", "one"),
     ],
 )
 def test_a_config_that_is_not_this_payload_s_is_refused(tmp_path: Path, key: str, value: object) -> None:
@@ -110,6 +131,19 @@ def test_a_config_that_is_not_this_payload_s_is_refused(tmp_path: Path, key: str
             payloads=[PayloadInput("x86-64-v4", folder, V4)],
             signer=bundles.signer(),
         )
+
+    assert caught.value.code is Code.PAYLOAD_INCONSISTENT
+
+
+def test_payloads_of_two_models_are_no_bundle(tmp_path: Path) -> None:
+    other = nouns.Model("cls", digest.of_bytes(b"another model of the same name"), 30)
+    payloads = [
+        PayloadInput(name, bundles.payload(tmp_path / name, name, model=model), bundles.provenance(name, model=model))
+        for name, model in (("x86-64-v3", bundles.MODEL), ("x86-64-v4", other))
+    ]
+
+    with pytest.raises(FarmError) as caught:
+        write_bundle(tmp_path / "cls", name="cls", version=None, payloads=payloads, signer=bundles.signer())
 
     assert caught.value.code is Code.PAYLOAD_INCONSISTENT
 

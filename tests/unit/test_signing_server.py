@@ -118,3 +118,33 @@ def test_a_signer_that_is_not_there_cannot_be_reached(tmp_path: Path) -> None:
         client.SocketSigner(tmp_path / "absent", SIGNER.public).sign(tmp_path, [STATEMENT])
 
     assert caught.value.code is Code.SIGNER_UNREACHABLE
+
+
+def test_a_second_signer_at_a_socket_is_refused_and_leaves_the_first_one_s(tmp_path: Path) -> None:
+    place = tmp_path / "signer.sock"
+    with server._listening(place) as listener:
+        with pytest.raises(FarmError) as caught, server._listening(place):
+            pass
+        assert caught.value.code is Code.SIGNER_UNREACHABLE
+        with socket.socket(socket.AF_UNIX) as probe:
+            assert probe.connect_ex(str(place)) == 0
+        listener.accept()[0].close()
+    assert not place.exists()
+
+
+def test_a_signer_that_ends_leaves_the_socket_of_its_successor(tmp_path: Path) -> None:
+    place = tmp_path / "signer.sock"
+    with socket.socket(socket.AF_UNIX) as successor:
+        with server._listening(place):
+            place.unlink()
+            successor.bind(str(place))
+        assert place.is_socket()
+
+
+def test_a_dead_socket_is_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "signer.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place))
+
+    with server._listening(place), socket.socket(socket.AF_UNIX) as probe:
+        assert probe.connect_ex(str(place)) == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 import struct
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -271,3 +274,38 @@ def test_disassembly_is_read_by_the_widest_register_of_a_line() -> None:
     assert facts.indirect == (Branch(0x1000C, "jmpq *%rax"),)
     assert facts.vectors == (VectorUse("ymm", 1), VectorUse("zmm", 1))
     assert facts.undecoded == (0x10013,)
+
+
+def test_symbols_in_code_could_hide_it_from_the_disassembler(tmp_path: Path) -> None:
+    hidden = put(built("x86-64-v3"), TEXT + 64, b"\xff\xe0")  # jmp *%rax, in what the symbols call data
+    (tmp_path / "plain.so").write_bytes(hidden)
+    symbols = (f"--add-symbol=data=.text:{at:#x},{kind}" for at, kind in ((62, "object"), (80, "function")))
+    objcopy = disasm.objdump_path().with_name("llvm-objcopy")
+    subprocess.run([objcopy, *symbols, "plain.so", "kernels.so"], cwd=tmp_path, check=True)
+
+    error = refusal(tmp_path, (tmp_path / "kernels.so").read_bytes())
+
+    assert (error.code, error.detail["property"]) == (Code.HARDENING_MISSING, "no-indirect-branch")
+    assert "symbols in code" in error.why
+
+
+def test_a_damaged_file_is_read_or_refused_with_a_code(tmp_path: Path) -> None:
+    data, draw = built("x86-64-v3"), random.Random(20261129)
+    sections = struct.unpack_from("<Q", data, 40)[0]
+    places = [*range(64 + 56 * data[56]), *range(0x200, 0x500), *range(sections, len(data))]
+    for _ in range(400):
+        changed = bytearray(data)
+        for at in draw.sample(places, draw.choice((1, 2, 4))):
+            changed[at : at + 8] = draw.choice((b"\xff" * 8, bytes(8), draw.randbytes(8), bytes([changed[at] ^ 1])))
+        (tmp_path / "kernels.so").write_bytes(changed)
+        with contextlib.suppress(FarmError):
+            elf.read(tmp_path / "kernels.so")
+
+
+def test_a_segment_larger_than_its_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    data = built("x86-64-v3")
+    at = next(place for place, kind in headers(data) if kind == 1)
+
+    error = refusal(tmp_path, put(data, at + 32, struct.pack("<QQ", 1 << 40, 1 << 40)))
+
+    assert error.code is Code.ELF_INVALID
