@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
 from toolchains import zig
+from toolchains.machines import MACHINES
 from toolchains.process import run_tool
 from toolchains.target import Target
 
@@ -23,7 +24,7 @@ def foreign(target: Target, forms: Sequence[tuple[str, int]]) -> list[tuple[int,
     with tempfile.TemporaryDirectory(prefix="kf-forms-") as made:
         source = Path(made) / "forms.s"
         source.write_text("".join(_PLACE.sub("", text) + "\n" for text, _ in forms), encoding="utf-8")
-        argv = [str(zig.zig_path()), "clang", "-target", target.triple, f"-march={target.cpu.name}", "-c", source.name]
+        argv = [str(zig.zig_path()), "clang", "-target", target.triple, f"{MACHINES[target.machine].cpu_flag}{target.cpu.name}", "-c", source.name]
         argv += ["-ferror-limit=0", "-o", "forms.o"]
         try:
             run_tool(argv, cwd=source.parent, timeout_s=120, what="assembling forms of instruction")

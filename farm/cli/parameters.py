@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 
-class TargetName(click.ParamType):
+class TargetName(click.ParamType[str]):
     """A target's name, or "device:NAME" for the target of a device in the catalogue."""
 
     name = "target"

@@ -58,7 +58,7 @@ def test_an_error_is_code_what_why_and_next_on_standard_error(capsys: pytest.Cap
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "error FARM-E0102: unknown target 'x86-64-v5'",
-        "  why:  the targets are x86-64-v3, x86-64-v4",
+        "  why:  the targets are aarch64, armv7, hexagon-v67, riscv64, x86-64-v3, x86-64-v4",
         "  next: Did you mean x86-64-v4 or x86-64-v3?",
     ]
 
@@ -122,7 +122,14 @@ def test_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["targets"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["TARGET", "TRIPLE", "CPU", "VECTORS", "SUMMARY"]
-    assert [line.split()[0] for line in lines[1:]] == ["x86-64-v3", "x86-64-v4"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "aarch64",
+        "armv7",
+        "hexagon-v67",
+        "riscv64",
+        "x86-64-v3",
+        "x86-64-v4",
+    ]
 
 
 def test_one_target_as_json(capsys: pytest.CaptureFixture[str]) -> None:
