@@ -1,4 +1,7 @@
-"""Which instructions an assembler refuses for a target: x86's disassembler decodes them all, its assembler does not."""
+"""Which instructions an assembler refuses for a target.
+
+Hexagon's disassembler goes by the version that a file claims; its assembler takes only what the named CPU has.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from toolchains.process import run_tool
 from toolchains.target import Target
 
 _REFUSED = re.compile(r"^forms\.s:(\d+):\d+: error: (.*)$", re.MULTILINE)
+_CONTEXT = re.compile(r"`\.new'|^New value register")
+"""Complaints about an instruction that the assembler knows, but that Hexagon has only beside another one."""
 _PLACE = re.compile(r"\s*<[^>]*>$")
 
 
@@ -24,7 +29,15 @@ def foreign(target: Target, forms: Sequence[tuple[str, int]]) -> list[tuple[int,
     with tempfile.TemporaryDirectory(prefix="kf-forms-") as made:
         source = Path(made) / "forms.s"
         source.write_text("".join(_PLACE.sub("", text) + "\n" for text, _ in forms), encoding="utf-8")
-        argv = [str(zig.zig_path()), "clang", "-target", target.triple, f"{MACHINES[target.machine].cpu_flag}{target.cpu.name}", "-c", source.name]
+        argv = [
+            str(zig.zig_path()),
+            "clang",
+            "-target",
+            target.triple,
+            f"{MACHINES[target.machine].cpu_flag}{target.cpu.name}",
+            "-c",
+            source.name,
+        ]
         argv += ["-ferror-limit=0", "-o", "forms.o"]
         try:
             run_tool(argv, cwd=source.parent, timeout_s=120, what="assembling forms of instruction")
@@ -32,5 +45,6 @@ def foreign(target: Target, forms: Sequence[tuple[str, int]]) -> list[tuple[int,
             refused = _REFUSED.findall(reason.detail.get("stderr", ""))
             if reason.code is not Code.TOOL_FAILED or not refused:
                 raise
-            return [(forms[int(line) - 1][1], f"{forms[int(line) - 1][0]}: {why}") for line, why in refused]
+            found = [(forms[int(line) - 1], why) for line, why in refused if not _CONTEXT.search(why)]
+            return [(address, f"{text}: {why}") for (text, address), why in found]
     return []

@@ -54,6 +54,8 @@ class CodeFacts:
     """Addresses that are no instruction: a disassembly with holes proves nothing."""
     forms: tuple[tuple[str, int], ...] = ()
     """One instruction of every form (mnemonic and kinds of operands) with its address."""
+    addresses: tuple[int, ...] = ()
+    """Where the instructions start."""
 
 
 @cache
@@ -143,6 +145,7 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
     for address, instruction in found.items():
         if "<unknown>" in instruction:
             undecoded.append(address)
+            continue
         if reader.indirect(instruction):
             indirect.append(Branch(address, instruction))
         reader.step(instruction)
@@ -151,7 +154,7 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
         forms.setdefault(_form(instruction), (instruction, address))
     vectors = tuple(VectorUse(name, widest[name]) for name in CLASSES[machine] if widest[name])
     listed = tuple(value for _, value in sorted(forms.items()))
-    return CodeFacts(len(found), tuple(indirect), vectors, tuple(sorted(undecoded)), listed)
+    return CodeFacts(len(found), tuple(indirect), vectors, tuple(sorted(undecoded)), listed, tuple(found))
 
 
 def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, str]:

@@ -217,10 +217,11 @@ def _is_own(address: int, kind: int, machine: Machine, relro: tuple[int, int] | 
 
 
 def _word(data: bytes, segments: Iterable[Segment], address: int, machine: Machine) -> int:
-    return int.from_bytes(_at(data, segments, address, machine.bits // 8), "little")
+    return int.from_bytes(content(data, segments, address, machine.bits // 8), "little")
 
 
-def _at(data: bytes, segments: Iterable[Segment], address: int, size: int) -> bytes:
+def content(data: bytes, segments: Iterable[Segment], address: int, size: int) -> bytes:
+    """Bytes of a file at an address; raises `ValueError` where no segment holds them."""
     for segment in segments:
         if segment.covers(address, size):
             start = segment.offset + address - segment.address
@@ -231,7 +232,7 @@ def _at(data: bytes, segments: Iterable[Segment], address: int, size: int) -> by
 def _entries(
     data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], table: int, machine: Machine
 ) -> tuple[Entry, ...]:
-    head = _TABLE.unpack(_at(data, segments, table, _TABLE.size))
+    head = _TABLE.unpack(content(data, segments, table, _TABLE.size))
     if head[0] != _TABLE_MAGIC:
         raise ValueError("its table has no magic number")
     count, start = head[4], table + head[8]
@@ -239,13 +240,15 @@ def _entries(
 
 
 def _entry(data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], at: int, machine: Machine) -> Entry:
-    name_hash, type_id, _, in_place = _FUNCTION.unpack(_at(data, segments, at, _FUNCTION.size))
+    name_hash, type_id, _, in_place = _FUNCTION.unpack(content(data, segments, at, _FUNCTION.size))
     address = relocated.get(at + 16, in_place)
     code = [segment for segment in segments if "x" in segment.access]
     stored = (
-        struct.unpack("<I", _at(data, code, address - 4, 4))[0] if any(s.covers(address - 4, 4) for s in code) else 0
+        struct.unpack("<I", content(data, code, address - 4, 4))[0]
+        if any(s.covers(address - 4, 4) for s in code)
+        else 0
     )
-    lands = any(s.covers(address, 4) for s in code) and _at(data, code, address, 4) in machine.landing_pads
+    lands = any(s.covers(address, 4) for s in code) and content(data, code, address, 4) in machine.landing_pads
     return Entry(name_hash, type_id, address, stored, lands)
 
 
@@ -286,6 +289,7 @@ def _outside_code(data: bytes, segments: Iterable[Segment], table: int | None) -
 
 def _paths(data: bytes) -> tuple[str, ...]:
     found = {match[0].decode("latin-1") for match in _PATH.finditer(data) if len(match[0]) >= _SHORTEST_PATH}
+    found = {path for path in found if not path.startswith("/proc/self/")}  # of the running system, not of a builder
     return tuple(sorted(found))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import platform
 import shutil
 from dataclasses import dataclass
 from enum import StrEnum
@@ -84,7 +84,7 @@ def require(target: Target) -> Runner:
 
 def missing(target: Target, flags: frozenset[str] | None = None) -> tuple[str, ...]:
     """Features that the target requires and this processor lacks; another machine counts as one missing feature."""
-    if _MACHINES.get(os.uname().machine) != target.machine:
+    if _MACHINES.get(platform.machine()) != target.machine:
         return (f"everything of {target.machine}",)
     present = _flags() if flags is None else flags
     return tuple(name for name in target.cpu.required if _CPUINFO.get(name, name.replace(".", "_")) not in present)

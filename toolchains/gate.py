@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError
-from toolchains import assembler, disasm, elf
+from toolchains import assembler, disasm, elf, x86
 from toolchains.disasm import CodeFacts
 from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
 from toolchains.machines import MACHINES
@@ -81,8 +81,9 @@ def inspect(path: Path, symbols: Iterable[str] = ()) -> Facts:
 
 
 def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
-    """The disassembly without the type ids, which stand in the code and are no instructions."""
+    """The disassembly without the type ids and the zeros before them, which stand in the code but never run."""
     words = [entry.address - 4 for entry in facts.entries if entry.stored_id == TILE_TYPE]
+    words += [at for word in words for at in elf.padding(path.read_bytes(), facts, word)]
     return disasm.scan(path, facts.machine, target, skip=words, entries=[entry.address for entry in facts.entries])
 
 
@@ -142,6 +143,7 @@ def _plain(property_: Property, holds: bool, evidence: str, fault: str) -> Findi
 def _kcfi(_: Target, facts: Facts) -> Finding:
     entries = facts.elf.entries
     faults = [(e.address, f"the table says type {e.type_id:#x}") for e in entries if e.type_id != TILE_TYPE]
+    faults += [(e.address, f"{e.address:#x} is no multiple of four") for e in entries if e.address % 4]
     faults += [
         (e.address, f"{e.stored_id:#x} instead of the type id stands before the code")
         for e in entries
@@ -229,16 +231,27 @@ def _exports(_: Target, facts: Facts) -> Finding:
     return _plain(Property.EXPORTS, facts.elf.entry_point == table, f"{TABLE} alone", fault)
 
 
+def _x86_features(target: Target, code: CodeFacts, facts: Facts) -> list[tuple[int, str]]:
+    data, segments = facts.path.read_bytes() if facts.path else b"", facts.elf.segments
+    first = ((at, elf.content(data, segments, at, 1)[0]) for at in code.addresses)
+    return [*x86.foreign(target, code.forms), *x86.encodings(target, first)]
+
+
+_MORE_FEATURES: Mapping[str, Callable[[Target, CodeFacts, Facts], list[tuple[int, str]]]] = {
+    "hexagon": lambda target, code, _: assembler.foreign(target, code.forms),
+    "x86-64": _x86_features,
+}
+"""Machines whose disassembler takes features from the file, or decodes those of every CPU."""
+
+
 def _feature_set(target: Target, facts: Facts) -> Finding:
     if facts.path is None or facts.elf.machine != target.machine:
         return Finding(Property.FEATURE_SET, False, f"not decoded with the features of {target.name}")
-    if target.machine == "x86-64":  # its disassembler knows no features, its assembler does
-        faults = assembler.foreign(target, facts.code.forms)
-        evidence = f"{len(facts.code.forms)} forms of instruction"
-    else:
-        code = _scan(facts.path, facts.elf, target)
-        faults = [(at, f"the bytes at {at:#x} are no instruction of {target.cpu.name}") for at in code.undecoded]
-        evidence = f"{code.instructions} instructions"
+    code = _scan(facts.path, facts.elf, target)
+    faults = [(at, f"the bytes at {at:#x} are no instruction of {target.cpu.name}") for at in code.undecoded]
+    if target.machine in _MORE_FEATURES:
+        faults += _MORE_FEATURES[target.machine](target, code, facts)
+    evidence = f"{len(code.forms)} forms in {code.instructions} instructions"
     return _first(Property.FEATURE_SET, faults, facts, evidence)
 
 

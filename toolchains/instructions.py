@@ -43,13 +43,13 @@ class Reader:
 
 
 _FAR_ADDRESS = re.compile(r"^auipc\s+(\w+),")
-_FAR_JUMP = re.compile(r"^(?:jalr|jr)\s+(?:\w+,\s*)?-?(?:0x)?[0-9a-f]+\((\w+)\)")
+_FAR_JUMP = re.compile(r"^(?:jalr|jr)\s+(?:\w+,\s*)?(?:-?(?:0x)?[0-9a-f]+\((\w+)\)|(\w+)(?=\s|$))")
 
 
 def _is_far_call(previous: str, text: str) -> bool:
     """RISC-V's call of a fixed address far away: auipc and a jump through its register, one behind the other."""
     address, jump = _FAR_ADDRESS.search(previous), _FAR_JUMP.search(text)
-    return address is not None and jump is not None and address[1] == jump[1]
+    return address is not None and jump is not None and address[1] in jump.groups()
 
 
 class _Riscv(Reader):

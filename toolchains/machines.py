@@ -14,7 +14,8 @@ class Machine:
     `bits` is the width of a pointer, `elf_machine` e_machine, `relative` the number of its RELATIVE relocation, `rela`
     whether relocations carry their addend. `landing_pads` are the instructions that an indirect target may start with
     (none: the machine has no such thing), `notes` the names of the property note's bits for the forward and the return
-    edge. `codegen` are flags of every unit, `compile` of C units, `link` of the link; `headers` are the system's user
+    edge. `codegen` are flags of every unit, `compile` of C units, `baseline` of those for the oldest
+    supported CPU, `link` of the link; `headers` are the system's user
     headers in the zig wheel; `zig` and `zig_cpu` name the machine and its oldest supported CPU to zig.
 
     `helpers`: it lacks instructions that C has, such as division, for which compilers call functions. `literals`:
@@ -31,6 +32,7 @@ class Machine:
     cpu_flag: str
     codegen: tuple[str, ...]
     compile: tuple[str, ...]
+    baseline: tuple[str, ...]
     link: tuple[str, ...]
     headers: tuple[str, ...]
     zig: str
@@ -58,6 +60,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             cpu_flag="-mcpu=",
             codegen=(),
             compile=("-mbranch-protection=standard", "-mno-outline-atomics"),
+            baseline=(),
             link=("-z", "force-bti", "-z", "pac-plt"),
             headers=("aarch64-linux-any", "any-linux-any"),
             zig="aarch64-freestanding-none",
@@ -77,7 +80,8 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             notes=(),
             cpu_flag="-mcpu=",
             codegen=(),
-            compile=("-marm", "-mfpu=vfpv3-d16"),
+            compile=("-marm",),
+            baseline=("-mfpu=vfpv3-d16",),
             link=(),
             headers=("arm-linux-any", "any-linux-any"),
             zig="arm-freestanding-eabihf",
@@ -99,6 +103,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             # The software pipeliner and the loop alignment of this back end made wrong code at -O2.
             codegen=("-mllvm", "-enable-pipeliner=false", "-mllvm", "-disable-hexagon-loop-align"),
             compile=(),
+            baseline=(),
             link=(),
             headers=("hexagon-linux-any", "any-linux-any"),
             zig="hexagon-freestanding-none",
@@ -117,8 +122,11 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             landing_pads=(),
             notes=(),
             cpu_flag="-mcpu=",
-            codegen=("-march=rv64gc",),
-            compile=("-mabi=lp64d", "-mno-relax", "-falign-functions=4"),
+            # Outlined functions return through another register, which looks like, and is, an unchecked jump.
+            # Functions lie at multiples of four, so that the id before them is read by an aligned load.
+            codegen=("-march=rv64gc", "-mno-outline", "-mllvm", "-align-all-functions=2"),
+            compile=("-mabi=lp64d", "-mno-relax"),
+            baseline=(),
             link=(),
             headers=("riscv-linux-any", "any-linux-any"),
             zig="riscv64-freestanding-none",
@@ -139,6 +147,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             cpu_flag="-march=",
             codegen=(),
             compile=("-fcf-protection=full",),
+            baseline=(),
             link=("-z", "force-ibt", "-z", "shstk", "-z", "cet-report=error"),
             headers=("x86-linux-any", "any-linux-any"),
             zig="x86_64-freestanding-none",

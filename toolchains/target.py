@@ -51,7 +51,9 @@ class Vector:
     `fused` says whether multiply-add with one rounding is an instruction: where it is not, a fused one would be a
     call of a function that no kernel has. A machine without f32 vectors has `bytes` 4: one lane in a plain register.
     `broadcast` says where a multiply-add takes a factor from that all lanes share: "memory", a "scalar" register of
-    another file, or a vector "register". `register_class` is what the gate must find; empty = there is none to find.
+    another file, or a vector "register". `nan_maximum`: bounds are written as a maximum or minimum that keeps NaN (one
+    instruction on Arm; Hexagon's back end drops NaN in a compare and select), else as compare and select.
+    `register_class` is what the gate must find; empty = there is none to find.
     """
 
     bytes: int
@@ -59,6 +61,7 @@ class Vector:
     fma_ports: int
     fused: bool
     broadcast: str
+    nan_maximum: bool
     register_class: str
 
     @property

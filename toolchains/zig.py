@@ -116,7 +116,15 @@ def compile_c(
         "-fno-jump-tables",
         "-fstack-protector-strong",
     ]
-    argv += [*machine.codegen, *machine.compile, *KCFI, "-nostdinc", "-isystem", str(zig_root() / "lib/include")]
+    argv += [
+        *machine.codegen,
+        *machine.compile,
+        *(machine.baseline if cpu else ()),
+        *KCFI,
+        "-nostdinc",
+        "-isystem",
+        str(zig_root() / "lib/include"),
+    ]
     argv += [part for h in machine.headers for part in ("-isystem", str(zig_root() / "lib/libc/include" / h))]
     argv += [f"-ffile-prefix-map={zig_root()}=zig", *(f"-I{i}" for i in includes), *(f"-D{d}" for d in defines)]
     argv += [*extra, *(() if "-S" in extra else ("-c",)), str(name), "-o", str(output.absolute())]

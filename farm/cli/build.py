@@ -37,7 +37,11 @@ A key is needed once: farm keys new. The second build of the same thing takes ev
     help="Compile for this target, or device:NAME; may be repeated.",
 )
 @click.option(
-    "--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input; may be repeated."
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="[NAME=]1x3x48x192",
+    help="Shape of an input, also in place of a fixed one; may be repeated.",
 )
 @click.option(
     "--out", default="bundles", show_default=True, type=click.Path(path_type=Path), help="Folder of the bundles."

@@ -104,7 +104,7 @@ def _conv_transpose(
     packing = Packing("depthwise" if depthwise else "transposed", context.lanes, y.channels)
     reads: list[Operand] = [context.value(node.inputs[0]), Use(weight, packing), *_bias(context, node, y)]
     rows, columns = transposed_phases(node, graph)
-    taps = max(phase.taps for phase in rows) * max(phase.taps for phase in columns)
+    taps = max(1, max(phase.taps for phase in rows) * max(phase.taps for phase in columns))
     width = max(phase.count for phase in columns)
     tile = ContractionTile(1, stream_columns(machine), rows[0].count, width)
     if not depthwise:

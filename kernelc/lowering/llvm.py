@@ -11,6 +11,7 @@ from math import prod
 
 from kernelc import mlir
 from kernelc.lowering.kernel import FUNCTION, Kernel
+from kernelc.lowering.steps import with_maximum
 from kernelc.schedule.sequence import MEMORY, memory_sequence, with_sequence
 from kernelfarm.errors import Code, FarmError
 from toolchains import ir
@@ -73,7 +74,9 @@ def stages(index_bits: int) -> tuple[mlir.Stage, ...]:
 
 def lower(kernel: Kernel, target: Target) -> str:
     """LLVM IR text of the object that holds one kernel: a private function and the tile function `kernel.symbol`."""
-    text = kernel.text if target.index_bits == 64 else with_sequence(kernel.text, memory_sequence(target.index_bits))
+    text = with_maximum(kernel.text) if target.vector.nan_maximum else kernel.text
+    if target.index_bits != 64:
+        text = with_sequence(text, memory_sequence(target.index_bits))
     return finish(mlir.to_llvm(text, stages(target.index_bits), inspect=_guard), kernel, target)
 
 

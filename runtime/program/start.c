@@ -43,7 +43,9 @@ __attribute__((no_stack_protector, used)) _Noreturn void kf_start(const unsigned
     const unsigned long *aux = stack + argc + 2;
     relocate(base);
     while (*aux++) continue; /* the environment */
+#if !defined(__x86_64__)
     kf_os_set_auxv(aux);
+#endif
     while (*aux != AT_RANDOM && *aux != AT_NULL) aux += 2;
     if (kf_start_guard(*aux == AT_NULL ? 0 : (const uint64_t *)aux[1]) || seal(base)) kf_os_exit(127);
     kf_os_exit(program_main(argc, argv));

@@ -36,7 +36,7 @@ int kf_os_protect(void *at, size_t bytes, int access);
 uint64_t kf_os_nanoseconds(int clock);
 int kf_os_random(void *to, size_t bytes);
 
-/* The value of an entry of the auxiliary vector (AT_...), 0 where there is none. */
+/* Not on x86-64: the value of an entry of the auxiliary vector (AT_...), 0 where there is none. */
 unsigned long kf_os_auxv(unsigned long type);
 void kf_os_set_auxv(const unsigned long *auxv); /* called by a program's start */
 

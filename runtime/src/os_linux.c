@@ -150,7 +150,9 @@ int kf_os_random(void *to, size_t bytes) {
     return kf_syscall3(__NR_getrandom, (long)to, (long)bytes, 0) == (long)bytes ? 0 : -KF_EINVAL;
 }
 
-static const unsigned long *given_auxv; /* what the program was started with, where it is a program of ours */
+#if !defined(__x86_64__) /* where CPUID answers, nobody asks */
+/* What the program was started with, where it is a program of ours; read-only after its start. */
+__attribute__((section(".data.rel.ro"))) static const unsigned long *volatile given_auxv = 0;
 
 void kf_os_set_auxv(const unsigned long *auxv) { given_auxv = auxv; }
 
@@ -169,6 +171,7 @@ unsigned long kf_os_auxv(unsigned long type) {
         if (at[0] == type) return at[1];
     return 0;
 }
+#endif
 
 int kf_os_fork(void) { return (int)kf_syscall6(__NR_clone, 17 /* SIGCHLD */, 0, 0, 0, 0, 0); }
 

@@ -43,6 +43,9 @@ CASES: dict[str, Case] = {
     "transposed-phases-without-taps": lambda m: (
         m.conv_transpose(m.input(1, 5, 4, 6), 9, (1, 2), strides=(3, 3), output_padding=(2, 2)),
     ),
+    "transposed-nothing-arrives": lambda m: (
+        m.conv_transpose(m.input(1, 5, 1, 6), 9, (1, 2), pads=(1, 0, 0, 0), output_padding=(1, 0)),
+    ),
     "transposed-dilated": lambda m: (
         m.conv_transpose(m.input(1, 5, 4, 6), 9, 3, strides=(2, 3), dilations=(2, 2), pads=(1, 0, 0, 2), bias=False),
     ),

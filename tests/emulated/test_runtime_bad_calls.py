@@ -58,6 +58,20 @@ def test_a_call_across_the_shared_object(goal: Target) -> None:
         assert call(goal, program, linked, mode) == (TRAPS[goal.machine], ""), mode
 
 
+def test_the_processor_stops_an_unchecked_call_beside_a_landing_pad_where_it_can() -> None:
+    goal = emulated.load("aarch64")
+    program, linked = device.program("bad_object", goal=goal), kernel_object(goal)
+    with_bti, without = "max", goal.run.cpu
+
+    def unchecked(cpu: str, mode: str) -> tuple[int, str]:
+        answer = emulated.run(goal, program, linked, mode, cpu=cpu)
+        return emulated.status(answer), answer.stdout
+
+    assert unchecked(with_bti, "unchecked") == (0, "ran\n")
+    assert unchecked(with_bti, "unchecked-middle") == (132, "")
+    assert unchecked(without, "unchecked-middle") == (0, "ran\n")
+
+
 def test_a_call_from_a_thread(goal: Target) -> None:
     program = device.program("thread_call", goal=goal)
 
