@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import mmap
+import shutil
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -38,15 +40,16 @@ def take_in(path: Path, name: str, store: ContentStore, *, scratch: Path, lister
     an error of the store.
     """
     check_file(path)
-    digest = store.put_file(path)
-    stored = store.open_path(digest)
-    size = check_file(stored)  # what was copied counts, should the file change meanwhile
-    if not _may_have_external(stored, size):
-        return Model(name, digest, size)
     with files.coded("a model could not be prepared", scratch), files.temp_folder(scratch) as folder:
-        names = (lister or list_external)(_copy(store, digest, folder))
-    external = {item.name: item for item in (_take_in_external(path, location, store) for location in names)}
-    return Model(name, digest, size, tuple(external.values()))
+        copy = folder / "model.onnx"
+        with files.coded(f"the model {str(path)!r} could not be copied", path):
+            shutil.copyfile(path, copy)
+        size = check_file(copy)  # what was copied counts, should the file change meanwhile
+        names = (lister or list_external)(copy) if _may_have_external(copy, size) else ()
+        found = {item.name: item for item in (_find_external(path, location) for location in names)}
+        # Nothing of a model that is refused here reaches the store.
+        external = tuple(ModelFile(item.name, store.put_file(item.path), item.size) for item in found.values())
+        return Model(name, store.put_file(copy), size, external)
 
 
 def check_file(path: Path) -> int:
@@ -56,7 +59,7 @@ def check_file(path: Path) -> int:
         facts = path.stat()
     except FileNotFoundError as reason:
         raise FarmError(
-            Code.MODEL_MISSING, f"the model {shown} does not exist", next_step="Check the path."
+            Code.MODEL_MISSING, f"the model {shown} does not exist", "there is no such file", "Check the path."
         ) from reason
     except OSError as reason:
         raise files.error_of(reason, f"the model {shown} cannot be read", path) from reason
@@ -66,7 +69,9 @@ def check_file(path: Path) -> int:
             Code.MODEL_NOT_A_FILE, f"the model {shown} is {kind}", next_step="Name the model's file itself."
         )
     if facts.st_size == 0:
-        raise FarmError(Code.MODEL_EMPTY, f"the model {shown} is empty", next_step="Copy the model again.")
+        raise FarmError(
+            Code.MODEL_EMPTY, f"the model {shown} is empty", "the file has no bytes", "Copy the model again."
+        )
     if facts.st_size > MODEL_LIMIT:
         why = f"it has {facts.st_size} bytes; an ONNX file holds at most {MODEL_LIMIT}"
         raise FarmError(
@@ -129,13 +134,14 @@ def _may_have_external(path: Path, size: int) -> bool:
         return data.find(b"location") >= 0
 
 
-def _copy(store: ContentStore, digest: Digest, folder: Path) -> Path:
-    target = folder / "model.onnx"
-    store.export(digest, target)
-    return target
+@dataclass(frozen=True, slots=True)
+class _External:
+    name: str
+    path: Path
+    size: int
 
 
-def _take_in_external(model: Path, location: str, store: ContentStore) -> ModelFile:
+def _find_external(model: Path, location: str) -> _External:
     shown = json.dumps(location)
     folder = model.parent.resolve()
     name = PurePosixPath(location).as_posix()  # "./weights.bin" is "weights.bin"
@@ -156,7 +162,7 @@ def _take_in_external(model: Path, location: str, store: ContentStore) -> ModelF
         raise _outside(location, "a link leads out of the model's folder")
     if not stat.S_ISREG(facts.st_mode) or facts.st_size > EXTERNAL_LIMIT:
         raise _outside(location, f"it is not a plain file of at most {EXTERNAL_LIMIT} bytes")
-    return ModelFile(name, store.put_file(real), facts.st_size)
+    return _External(name, real, facts.st_size)
 
 
 def _outside(location: str, why: str) -> FarmError:

@@ -32,7 +32,12 @@ class ModelFile:
     def __post_init__(self) -> None:
         parts = self.name.split("/")
         if "\0" in self.name or any(part in ("", ".", "..") for part in parts):
-            raise FarmError(Code.EXTERNAL_OUTSIDE, f"{self.name!r} does not lie inside the model's folder")
+            raise FarmError(
+                Code.EXTERNAL_OUTSIDE,
+                f"external data {self.name!r} of the model is refused",
+                "it does not lie inside the model's folder",
+                "Keep external data as plain files in the model's folder, and name them relative to it.",
+            )
         _require_size(self.size)
 
 

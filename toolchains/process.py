@@ -12,6 +12,10 @@ from kernelfarm.errors import Code, FarmError
 _KEPT = 4000  # characters of a tool's output in an error
 
 
+_NEXT = "Build again with --no-cache; the tool's own command is in the error's detail (--json) and in the run's log."
+"""The tool ran in a private folder that is gone when somebody reads this: no command line would work by itself."""
+
+
 def run_tool(
     argv: Sequence[str], *, cwd: Path, timeout_s: float, extra_env: Mapping[str, str] | None = None, what: str
 ) -> str:
@@ -29,7 +33,7 @@ def run_tool(
         raise FarmError(
             Code.TOOL_TIMEOUT,
             f"{what} took longer than {timeout_s:g} s",
-            next_step=f"Replay it with: {replay}",
+            next_step=_NEXT,
             detail={"replay": replay},
         ) from reason
     except OSError as reason:
@@ -47,7 +51,7 @@ def run_tool(
             Code.TOOL_FAILED,
             f"{what} failed with {status}",
             said[-_KEPT:],
-            f"Replay it with: {replay}",
+            _NEXT,
             {"replay": replay, "stderr": said[-_KEPT:]},
         )
     return done.stdout.decode("utf-8", "replace")

@@ -127,7 +127,7 @@ def test_external_data_outside_the_models_folder_is_refused(tmp_path: Path, stor
     (tmp_path / "secret").write_bytes(b"secret")
     error = refused(external_model(tmp_path / "models"), store, tmp_path, location)
     assert error.code is Code.EXTERNAL_OUTSIDE
-    assert list(store.digests()) == [digest.of_bytes(b"...location...")]
+    assert list(store.digests()) == []
 
 
 def test_a_link_that_leads_out_is_refused(tmp_path: Path, store: ContentStore) -> None:
@@ -152,4 +152,4 @@ def test_external_data_that_is_a_pipe_is_refused(tmp_path: Path, store: ContentS
 def test_after_a_refusal_no_scratch_folder_is_left(tmp_path: Path, store: ContentStore) -> None:
     path = external_model(tmp_path / "models")
     refused(path, store, tmp_path, "w.bin")
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["models", "store"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["models"]

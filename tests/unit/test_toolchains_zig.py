@@ -120,7 +120,7 @@ def test_a_tool_that_hangs_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(FarmError) as caught:
         process.run_tool(["/bin/sleep", "30"], cwd=tmp_path, timeout_s=0.2, what="waiting")
     assert caught.value.code is Code.TOOL_TIMEOUT
-    assert "/bin/sleep 30" in caught.value.next_step
+    assert "/bin/sleep 30" in caught.value.detail["replay"]
 
 
 def test_a_tool_that_is_not_there_is_an_environment_error(tmp_path: Path) -> None:
