@@ -3,7 +3,7 @@
     python -m benchmarks.bar_a2 [NAME...]      only the lines with these names
 
 Exits 1 when a line does not hold. The models are built at small shapes, which emulators run in seconds; speed is
-measured at the shapes of use. What the tests of `tests/emulated` show (bad calls, variants by probing) is run as one line.
+measured at the shapes of use. What the tests of `tests/emulated` show (bad calls, variants by probing) is one line.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Bench:
 
     @property
     def settings(self) -> config.Config:
-        """The product's settings, for what is asked of it in this process; its workers read them from the environment."""
+        """The product's settings for calls in this process; its workers read them from the environment."""
         os.environ["FARM_HOME"] = str(self.product.home)
         return config.load()
 
@@ -128,7 +128,10 @@ def _agreement(what: str, found: Any) -> Line:
     if "error" in found:
         return Line(what, found["error"]["code"], "<= 1e-4 + 1e-3 |b|", False, found)
     how = found["how"].split()[0]
-    figure = f"{found['max_abs_error']} on {found['cases']}, {how}" if found["ran"] else f"not run: {found['reason']}"
+    error = found["max_abs_error"]  # a text where no number can say it
+    figure = f"not run: {found['reason']}"
+    if found["ran"]:
+        figure = f"{error if isinstance(error, str) else f'{error:.2g}'} on {found['cases']}, {how}"
     holds = found["holds"] or (not found["ran"] and not found["missing_tool"])
     return Line(what, figure, "<= 1e-4 + 1e-3 |b|", holds, found)
 
@@ -149,7 +152,7 @@ def self_tests(bench: Bench) -> Iterator[Line]:
                 done = subprocess.run([*command, "--self-test"], capture_output=True, text=True, check=False)
             ended[one] = (done.returncode, done.stdout + done.stderr)
         passed = sum(status == 0 for status, _said in ended.values())
-        figure = f"{passed} of {len(targets)} pass, {len(not_run)} not run"
+        figure = f"{passed} of {len(TARGETS)} pass, {len(not_run)} not run"
         yield Line(f"golden vectors of {name}", figure, "all pass", passed + len(not_run) == len(TARGETS), ended)
 
 

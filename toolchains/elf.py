@@ -220,6 +220,16 @@ def _word(data: bytes, segments: Iterable[Segment], address: int, machine: Machi
     return int.from_bytes(content(data, segments, address, machine.bits // 8), "little")
 
 
+def padding(data: bytes, facts: Elf, word: int) -> list[int]:
+    """Addresses of the zero words, three at most, right before `word`: what aligned the next object to 16 bytes."""
+    found: list[int] = []
+    for at in (word - 4, word - 8, word - 12):
+        if not any(s.covers(at, 4) for s in facts.segments) or content(data, facts.segments, at, 4) != bytes(4):
+            break
+        found.append(at)
+    return found
+
+
 def content(data: bytes, segments: Iterable[Segment], address: int, size: int) -> bytes:
     """Bytes of a file at an address; raises `ValueError` where no segment holds them."""
     for segment in segments:

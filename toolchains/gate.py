@@ -83,7 +83,8 @@ def inspect(path: Path, symbols: Iterable[str] = ()) -> Facts:
 def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
     """The disassembly without the type ids and the zeros before them, which stand in the code but never run."""
     words = [entry.address - 4 for entry in facts.entries if entry.stored_id == TILE_TYPE]
-    words += [at for word in words for at in elf.padding(path.read_bytes(), facts, word)]
+    data = path.read_bytes()
+    words += [at for word in words for at in elf.padding(data, facts, word)]
     return disasm.scan(path, facts.machine, target, skip=words, entries=[entry.address for entry in facts.entries])
 
 

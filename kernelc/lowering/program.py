@@ -62,7 +62,9 @@ def build_program(graph: Graph, groups: Sequence[Group], target: Target, machine
     ops += [op for group in groups if (op := lower_group(context, machine, group)) is not None]
     ops += [boundary_output(context, number) for number in range(len(graph.outputs))]
     uses = [operand for op in ops for operand in op.operands if isinstance(operand, Use)]
-    return Program(graph, layout, tuple(ops), plan(lifetimes(ops, layout)), weights_file(uses))
+    arena, weights = plan(lifetimes(ops, layout)), weights_file(uses)
+    _check_reach(target, max(arena.bytes, len(weights.data)))
+    return Program(graph, layout, tuple(ops), arena, weights)
 
 
 def lifetimes(ops: Sequence[Lowered], layout: Layout) -> list[Lifetime]:
@@ -73,6 +75,18 @@ def lifetimes(ops: Sequence[Lowered], layout: Layout) -> list[Lifetime]:
             if isinstance(operand, ValueOperand):
                 steps.setdefault(operand.name, []).append(step)
     return [Lifetime(name, layout.buffers[name].bytes, found[0], found[-1]) for name, found in steps.items()]
+
+
+def _check_reach(target: Target, size: int) -> None:
+    """Raise `FarmError` LAYOUT_INFEASIBLE for memory of `size` bytes that indices of the target do not reach."""
+    if size >= 1 << (target.index_bits - 1):
+        raise FarmError(
+            Code.LAYOUT_INFEASIBLE,
+            f"the model needs {size} bytes in one piece",
+            f"{target.name} has indices of {target.index_bits} bits",
+            "Build with a smaller --shape.",
+            {"bytes": size, "target": target.name},
+        )
 
 
 def _check_outputs(graph: Graph, layout: Layout) -> None:

@@ -95,10 +95,13 @@ def contraction_cost(machine: Machine, steps: int, exits: int, blocks: int, colu
 
 def narrowed(machine: Machine, channels: int) -> Machine:
     """The machine with blocks of half the lanes, again while they hold `channels` and are multiplied faster."""
-    while 2 * channels <= machine.lanes and machine.lanes > 1 and machine.multiply > 1:
+    while 2 * channels <= machine.lanes and machine.lanes > 1:
         split = max(1, machine.split // 2)
         registers = machine.registers * machine.split // split
-        machine = replace(machine, lanes=machine.lanes // 2, split=split, registers=registers)
+        half = replace(machine, lanes=machine.lanes // 2, split=split, registers=registers)
+        if half.multiply >= machine.multiply:
+            break
+        machine = half
     return machine
 
 

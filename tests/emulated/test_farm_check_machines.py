@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farm import check, config, subject
+from farm import check, config, reference, subject
 from farm.check import Question
 from farm.config import Config
 from farm.shapes import parse
@@ -52,6 +52,27 @@ def test_an_emulated_check_runs_one_case_unless_told_otherwise(settings: Config,
 
     assert (found.cases, found.how.split()[0]) == (1, "qemu-aarch64-static")
     assert "run" not in found.reason
+
+
+def test_several_targets_ask_the_reference_runtime_once(
+    settings: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[int] = []
+    run = reference.run
+
+    def counted(model: Path, *names: list[str], **rest: object) -> object:
+        asked.append(len(names[2]))
+        return run(model, *names, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reference, "run", counted)
+    model, known = graphs.relu(tmp_path / "relu.onnx"), {}
+
+    found = [check.check(settings, Question(model, name, count=2), known=known) for name in ("x86-64-v3", "aarch64")]
+
+    if not all(report.ran for report in found):
+        pytest.skip("not both can be run")
+    assert [report.holds for report in found] == [True, True]
+    assert asked == [2]
 
 
 def test_without_an_emulator_it_is_not_run_and_ci_fails(

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from farm import config
-from farm.check import Report, runner_of, worst_of
+from farm.check import Report, runner_of, targets_of, worst_of
 from farm.cli.check import document, named_files, worst
 from kernelfarm.errors import Code, FarmError, Status
+from tests.support import bundles
 from toolchains.emulator import Kind, Runner
 
 
@@ -91,6 +92,15 @@ def test_several_targets_end_with_the_gravest_status(tmp_path: Path):
     assert found["targets"]["x"]["how"] == "native"
     assert found["targets"]["z"]["error"]["code"] == Code.TARGET_UNKNOWN.number
     assert document({"x": not_run}, settings)["how"] == "not run"
+
+
+def test_without_a_target_a_bundle_is_checked_for_all_that_it_has(tmp_path: Path):
+    made = bundles.write(tmp_path / "cls", tmp_path / "work")
+
+    assert targets_of(made.path) == ("x86-64-v3", "x86-64-v4")
+    with pytest.raises(FarmError) as raised:
+        targets_of(tmp_path / "model.onnx")
+    assert raised.value.code is Code.USAGE
 
 
 def test_a_target_of_a_bundle_that_this_farm_does_not_know_is_tried_natively():
