@@ -1,4 +1,4 @@
-"""What the passes make of a kernel for machines with indices of 32 bits, one channel per block, or their own maximum."""
+"""What the passes make of a kernel for indices of 32 bits, for blocks of one channel, and for a maximum with NaN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
 from kernelc.lowering import contraction, elementwise, llvm, softmax
 from kernelc.lowering.contraction import Contraction
-from kernelc.lowering.cut import Cut
 from kernelc.lowering.elementwise import Elementwise
 from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.softmax import Softmax
@@ -24,7 +23,7 @@ def convolution(lanes: int, blocks: int = 2, columns: int = 3) -> Kernel:
     """3 x 3 with a bias and ReLU on odd sizes."""
     x, y = Buffer(6, 5, 9, lanes, left=1, right=1), Buffer(2 * lanes, 5, 9, lanes)
     taps = Taps(3, 3, 1, 1, 1, 1, top=1, left=1, rows=5, outputs=5)
-    return contraction.lower(Contraction(x, y, taps, True, RELU, Cut(2, lanes, blocks, columns)))
+    return contraction.lower(Contraction(x, y, taps, True, RELU, blocks, columns))
 
 
 @pytest.mark.parametrize("name", ["armv7", "hexagon-v67"])
