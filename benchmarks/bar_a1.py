@@ -7,50 +7,38 @@ Exits 1 when a line does not hold. The file carries the digest of the sources th
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from benchmarks import peak_memory
+from benchmarks import bar, peak_memory
+from benchmarks.bar import Line
 from farm import config, processor, rebuild
 from farm.surroundings import ALL, Variation
-from kernelfarm import digest
 from tests.support import flips, models, product
 from tests.support.product import TARGETS, Built
 from toolchains import disasm, target
 
 STATE = models.ROOT / "build" / "bar" / "A1"
-REPORT = models.ROOT / "build" / "bar" / "A1.json"
-SOURCES = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "signing", "toolchains")
 REPEATS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the bar: what it is about, its figure, what is asked for, whether that holds, details for the file."""
-
-    name: str
-    figure: str
-    asked: str
-    holds: bool
-    detail: Any = None
 
 
 Measure = Callable[[Built], Iterator[Line]]
 
 
 def demo(built: Built) -> Iterator[Line]:
-    """The demo from nothing (its state removed, the model at hand), then again."""
+    """The demo from nothing, then again."""
     del built
+    yield from demo_lines()
+
+
+def demo_lines() -> Iterator[Line]:
+    """The demo with its state removed and the model at hand, then again; the detail is what it printed."""
     shutil.rmtree(models.ROOT / "build" / "demo", ignore_errors=True)
     for name, asked in (("demo, cold", 300.0), ("demo, again", 10.0)):
         began = time.monotonic()
@@ -148,37 +136,11 @@ MEASURES: Mapping[str, Measure] = {
 
 def main(names: list[str]) -> int:
     """Measure the named lines, or all."""
-    if unknown := sorted(set(names) - set(MEASURES)):
-        print(f"no such line: {', '.join(unknown)}; there are {', '.join(MEASURES)}", file=sys.stderr)
-        return 2
+    if (wrong := bar.unknown(names, MEASURES)) is not None:
+        return wrong
     shutil.rmtree(STATE, ignore_errors=True)
     built = product.text_direction(STATE)
-    lines = []
-    for name in names or MEASURES:
-        for line in MEASURES[name](built):
-            print(f"{'ok ' if line.holds else 'BAD'}  {line.name:<46} {line.figure:<34} {line.asked}", flush=True)
-            lines.append(line)
-    if not names:
-        write(lines)
-    return 0 if all(line.holds for line in lines) else 1
-
-
-def write(lines: list[Line]) -> None:
-    """The report: figures, the sources measured, the machine."""
-    sources = {name: digest.of_tree(models.ROOT / name) for name in SOURCES}
-    document = {
-        "schema": "bar/1",
-        "bar": "A1",
-        "holds": all(line.holds for line in lines),
-        "sources": sources,
-        "machine": {"architecture": platform.machine(), "cores": len(os.sched_getaffinity(0))},
-        "lines": [
-            {"name": line.name, "figure": line.figure, "asked": line.asked, "holds": line.holds, "detail": line.detail}
-            for line in lines
-        ],
-    }
-    REPORT.write_text(json.dumps(document, indent=1, sort_keys=True, default=str), encoding="utf-8")
-    print(f"written to {REPORT.relative_to(models.ROOT)}")
+    return bar.measure("A1", names, {name: partial(measure, built) for name, measure in MEASURES.items()})
 
 
 if __name__ == "__main__":

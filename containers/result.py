@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from kernelfarm import canonical, digest
+from kernelfarm import canonical, digest, objects
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import PayloadFile
@@ -21,6 +21,7 @@ MIB = 1 << 20
 
 PAYLOAD_FILES: dict[str, int] = {
     "config.json": 16 * MIB,
+    "golden.bin": 1024 * MIB,
     "hardening.json": MIB,
     "kernels.so": 256 * MIB,
     "libmedia_engine.so": 32 * MIB,
@@ -46,16 +47,22 @@ class StageDigest:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A checked result: the payload's folder, its files by name, the stages in their order."""
+    """A checked result: the payload's folder, its files by name, the stages in their order.
+
+    `objects` are files that another compile might take (`kernelfarm.objects`); their content is not checked.
+    """
 
     folder: Path
     files: tuple[PayloadFile, ...]
     stages: tuple[StageDigest, ...]
+    objects: tuple[Path, ...] = ()
 
 
 def accept(out_dir: Path) -> Accepted:
     """Check what a child left in `out_dir`. Raises `FarmError` RESULT_REFUSED, or an ENVIRONMENT error of the disk."""
-    _require_names(out_dir, {"payload", "result.json"}, "the output folder")
+    entries = out_dir / objects.FOLDER
+    extra = {entries.name} if entries.is_dir() and not entries.is_symlink() else set()
+    _require_names(out_dir, {"payload", "result.json"} | extra, "the output folder")
     folder = out_dir / "payload"
     if folder.is_symlink() or not folder.is_dir():
         _refuse("payload is not a folder")
@@ -69,7 +76,7 @@ def accept(out_dir: Path) -> Accepted:
             _refuse(f"result.json does not describe {name} as it is", file=name)
     if set(claimed) != set(found):
         _refuse("result.json names other files than the payload holds")
-    return Accepted(folder, files, stages)
+    return Accepted(folder, files, stages, _objects(entries) if extra else ())
 
 
 def read_error(out_dir: Path) -> FarmError | None:
@@ -88,6 +95,17 @@ def _require_names(folder: Path, expected: set[str], what: str) -> None:
         _refuse(f"{what} lacks {', '.join(missing)}")
     if extra := sorted(found - expected):
         _refuse(f"{what} holds something else: {', '.join(repr(name) for name in extra[:5])}")
+
+
+def _objects(folder: Path) -> tuple[Path, ...]:
+    found = tuple(sorted(folder.iterdir()))
+    if len(found) > objects.COUNT_LIMIT:
+        _refuse(f"{len(found)} objects")
+    for path in found:
+        if objects.NAME.fullmatch(path.name) is None:
+            _refuse(f"an object is named {path.name!r}")
+        _open_plain(path, objects.ENTRY_LIMIT).close()
+    return found
 
 
 def _measure(folder: Path, name: str, limit: int) -> PayloadFile:

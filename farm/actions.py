@@ -23,6 +23,8 @@ from toolchains.tools import Tool
 
 COMPILER_ROOMS = ("kernelc", "kernelfarm", "toolchains")
 """What a compile child may import: the sources that decide its output."""
+_NO_SOURCE = {("toolchains", "targets"), ("toolchains", "devices.toml")}
+"""Files of these rooms that are no source: a target has a digest of its own in its recipes, a device is but a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,11 @@ def require_current(job: Job) -> None:
 
 
 def compiler_source(rooms: Mapping[str, Path]) -> Digest:
-    """One digest over the compiler's rooms. Target files are left out: each has a digest of its own in its recipes."""
+    """One digest over the compiler's rooms, without `_NO_SOURCE`."""
     parts = {}
     for name, folder in sorted(rooms.items()):
-        inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name != "__pycache__")
-        patterns = ["*", *(f"{entry}/**/*" for entry in inner if (name, entry) != ("toolchains", "targets"))]
+        entries = [entry for entry in sorted(folder.iterdir()) if (name, entry.name) not in _NO_SOURCE]
+        patterns = [f"{entry.name}/**/*" if entry.is_dir() else entry.name for entry in entries]
         parts[name] = digest.of_tree(folder, patterns)
     return canonical.digest_of(parts)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-ABSOLUTE = 1e-4
-RELATIVE = 1e-3
+from kernelfarm.golden import ABSOLUTE, RELATIVE
+
+__all__ = ["ABSOLUTE", "RELATIVE", "Agreement", "Array", "compare"]
 
 Array = npt.NDArray[np.float32]
 

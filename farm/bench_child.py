@@ -42,7 +42,8 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     outputs = [TensorSpec(item["name"], tuple(item["shape"])) for item in request["outputs"]]
     (fed,) = cases.seeded(inputs, seed=request["seed"], count=1)
     ours, theirs = _empty(outputs), _empty(outputs)
-    running = reference_child.session(Path(request["model"]), optimised=True)
+    shapes = {spec.name: spec.shape for spec in inputs}
+    running = reference_child.session(Path(request["model"]), shapes, optimised=True)
     binding = reference_child.bind(running, fed, theirs)
     probe = Probe(Path(request["probe"]))
     with Engine(Path(request["library"]), Path(request["layout"]), request["target"]) as engine:

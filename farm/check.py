@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,25 @@ from farm.config import Config
 from farm.native import NotRunnableError
 from farm.scheduler import OnChange, ignore
 from farm.subject import Subject
-from kernelfarm import files
+from kernelfarm import digest, files, oci_bundle
+from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Options
+from toolchains import emulator, target
+from toolchains.emulator import Kind, Runner
 
 Outputs = Mapping[str, Array]
+Answers = dict[Digest, Outputs]
+"""What the reference runtime answered, by the digest of model and inputs."""
+NATIVE_CASES, EMULATED_CASES = 10, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What to check. `what` is a model, a folder in ONNX's test layout or a bundle; `model` serves a bundle alone.
 
-    `inputs` are a user's .npy files, one for each input; without them `count` seeded cases are run.
+    `inputs` are a user's .npy files, one for each input; without them `count` seeded cases are run, by default
+    `NATIVE_CASES`, or `EMULATED_CASES` in an emulator.
     """
 
     what: Path
@@ -33,7 +40,7 @@ class Question:
     options: Options = field(default_factory=Options)
     inputs: Mapping[str, Path] = field(default_factory=dict)
     seed: int = 0
-    count: int = 10
+    count: int | None = None
     model: Path | None = None
 
 
@@ -41,7 +48,8 @@ class Question:
 class Report:
     """What came of it. `worst` holds for each output the agreement of its worst case, by the case's number.
 
-    When `reason` is not empty nothing was run: this processor cannot, and the reason is the device runtime's.
+    When `reason` is not empty nothing was run, and it says why; `missing_tool` where a tool would have made the run
+    possible. `how` is "native" or names the emulator.
     """
 
     name: str
@@ -52,10 +60,12 @@ class Report:
     cases: int
     worst: tuple[tuple[int, Agreement], ...] = ()
     reason: str = ""
+    how: str = "native"
+    missing_tool: bool = False
 
     @property
     def ran(self) -> bool:
-        """The payload could be run here."""
+        """The payload could be run here, natively or emulated."""
         return not self.reason
 
     @property
@@ -70,8 +80,12 @@ class Report:
 
     @property
     def status(self) -> Status:
-        """1 outside the tolerance; 0 also when this processor cannot run the target, which is said plainly."""
+        """1 outside the tolerance; 0 also where nothing could be run, which is said plainly."""
         return Status.DONE if self.holds or not self.ran else Status.BAD
+
+    def status_for(self, settings: Config) -> Status:
+        """As `status`; but where nobody looks on, a run that a missing tool kept from being made is a failure."""
+        return Status.ENVIRONMENT if settings.ci and self.missing_tool else self.status
 
     def error(self) -> FarmError:
         """The error of a report that does not hold, naming output, index and both values."""
@@ -93,7 +107,9 @@ class Report:
             "payload": self.payload,
             "cached": self.cached,
             "ran": self.ran,
+            "how": self.how if self.ran else "not run",
             "reason": self.reason,
+            "missing_tool": self.missing_tool,
             "holds": self.holds,
             "against": self.against,
             "cases": self.cases,
@@ -103,23 +119,51 @@ class Report:
         }
 
 
-def check(settings: Config, question: Question, *, on_change: OnChange = ignore) -> Report:
-    """Compile (or take from the cache or the bundle), run, compare.
+def check(
+    settings: Config, question: Question, *, known: Answers | None = None, on_change: OnChange = ignore
+) -> Report:
+    """Compile (or take from the cache or the bundle), run natively or in the target's emulator, compare.
 
-    Raises `FarmError` for everything that keeps the comparison from being made.
+    `known` holds what the reference runtime answered before, and gets what it answers now: several targets of a model
+    need it once. Raises `FarmError` for everything that keeps the comparison from being made, but for a machine that
+    cannot run it.
     """
     with _opened(settings, question, on_change) as one, files.temp_folder(settings.home.cache) as work:
         folders = {name: work / name for name in ("read", "device", "reference")}
         for folder in folders.values():
             folder.mkdir()
-        fed, expected = _cases(one, question, folders["read"])
-        against = "the outputs in the folder" if expected else "onnxruntime"
+        runner = runner_of(one.target)
+        fed, expected = _cases(one, question, folders["read"], runner.kind)
+        blank = Report(one.name, one.target, one.payload, one.cached, _peer(expected), 0, how=_how(runner))
+        if runner.kind is Kind.UNAVAILABLE:
+            return replace(blank, reason=runner.reason, missing_tool=bool(target.load(one.target).run.emulator))
         try:
-            ours = native.run(one.ready, one.inputs, one.outputs, fed, folders["device"])
+            ready = replace(one.ready, emulator=runner.argv_prefix)
+            ours = native.run(ready, one.inputs, one.outputs, fed, folders["device"])
         except NotRunnableError as reason:
-            return Report(one.name, one.target, one.payload, one.cached, against, 0, reason=str(reason))
-        theirs = expected or _reference(one, fed, folders["reference"])
-    return Report(one.name, one.target, one.payload, one.cached, against, len(fed), worst_of(ours, theirs))
+            return replace(blank, reason=str(reason))
+        theirs = expected or _reference(one, fed, folders["reference"], {} if known is None else known)
+    return replace(blank, cases=len(fed), worst=worst_of(ours, theirs))
+
+
+def targets_of(what: Path) -> tuple[str, ...]:
+    """The targets of a bundle; raises `FarmError` USAGE for something else, which has none of its own."""
+    if not subject.is_bundle(what):
+        raise FarmError(Code.USAGE, "no target is given", f"{what} is no bundle", "Choose with -t; see `farm targets`.")
+    return tuple(payload.target for payload in oci_bundle.read(what).require().payloads)
+
+
+def runner_of(name: str) -> Runner:
+    """How programs of a target run here; one that a bundle has and this farm does not know is tried natively."""
+    return emulator.runner(target.load(name)) if name in target.names() else Runner((), Kind.NATIVE, "")
+
+
+def _how(runner: Runner) -> str:
+    return " ".join([Path(runner.argv_prefix[0]).name, *runner.argv_prefix[1:]]) if runner.argv_prefix else "native"
+
+
+def _peer(expected: Sequence[Outputs]) -> str:
+    return "the outputs in the folder" if expected else "onnxruntime"
 
 
 def worst_of(ours: Sequence[Outputs], theirs: Sequence[Outputs]) -> tuple[tuple[int, Agreement], ...]:
@@ -146,12 +190,15 @@ def _opened(settings: Config, question: Question, on_change: OnChange) -> Iterat
         yield one
 
 
-def _cases(one: Subject, question: Question, work: Path) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
+def _cases(
+    one: Subject, question: Question, work: Path, kind: Kind
+) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
     """The inputs of each case, and the expected outputs where the question brings them."""
     if question.inputs:
         return [cases.from_files(one.inputs, question.inputs)], []
     if not question.what.is_dir() or subject.is_bundle(question.what):
-        return cases.seeded(one.inputs, seed=question.seed, count=question.count), []
+        count = question.count or (EMULATED_CASES if kind is Kind.EMULATED else NATIVE_CASES)
+        return cases.seeded(one.inputs, seed=question.seed, count=count), []
     return _from_folder(one, question.what, work)
 
 
@@ -172,9 +219,14 @@ def _from_folder(one: Subject, folder: Path, work: Path) -> tuple[list[dict[str,
     return fed, expected
 
 
-def _reference(one: Subject, fed: Sequence[Outputs], work: Path) -> list[dict[str, Array]]:
+def _reference(one: Subject, fed: Sequence[Outputs], work: Path, known: Answers) -> list[Outputs]:
     names = ([spec.name for spec in one.inputs], [spec.name for spec in one.outputs])
-    return reference.run(one.model, *names, fed, work)
+    model = digest.of_file(one.model).encode()
+    keys = [digest.of_bytes(b"".join([model, *(feeds[name].tobytes() for name in names[0])])) for feeds in fed]
+    missing = {key: feeds for key, feeds in zip(keys, fed, strict=True) if key not in known}
+    if missing:
+        known.update(zip(missing, reference.run(one.model, *names, list(missing.values()), work), strict=True))
+    return [known[key] for key in keys]
 
 
 def _number(value: float) -> float | str:

@@ -25,7 +25,7 @@ class Config:
 
     `ledger`: a SQLite file or the address of a database. `lease_s`: seconds that a worker may be silent before another
     takes its run over. `max_attempts`: workers that one run may wear out. `poll_s`: seconds between two looks at the
-    ledger while a build waits.
+    ledger while a build waits. `ci`: nobody looks on, so that what could not be tried counts as a failure.
     """
 
     home: Home
@@ -34,6 +34,7 @@ class Config:
     lease_s: float = LEASE_S
     max_attempts: int = 3
     poll_s: float = 0.1
+    ci: bool = False
 
     @property
     def beat_s(self) -> float:
@@ -45,7 +46,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
     """The settings of a process. Raises `FarmError` USAGE for a variable that is not a positive number.
 
     FARM_HOME (state folder), FARM_LEDGER_URL, FARM_LEASE_S, FARM_CPU_S, FARM_WALL_S (limits of a compile in seconds),
-    FARM_MEMORY_MIB (its address space). None may be above 2^40.
+    FARM_MEMORY_MIB (its address space), none of them above 2^40, and CI, which services of continuous integration set.
     """
     given = os.environ if environ is None else environ
     home = paths.home(given)
@@ -57,7 +58,13 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         file_size=usual.file_size,
     )
     ledger = given.get("FARM_LEDGER_URL") or home.ledger
-    return Config(home, ledger, limits, lease_s=_number(given, "FARM_LEASE_S", LEASE_S))
+    return Config(
+        home,
+        ledger,
+        limits,
+        lease_s=_number(given, "FARM_LEASE_S", LEASE_S),
+        ci=given.get("CI", "").lower() in ("1", "true", "yes"),
+    )
 
 
 def _number(given: Mapping[str, str], name: str, default: float) -> float:

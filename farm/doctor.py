@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 import re
 import shutil
 import stat
@@ -27,9 +26,6 @@ _MIB = 1 << 20
 _SPACE_NEEDED = 512 * _MIB
 _SPACE_WANTED = 4096 * _MIB
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^;,\s]+)")
-
-# Names in /proc/cpuinfo where they differ from the farm's (Linux, arch/x86/include/asm/cpufeatures.h).
-_CPUINFO = {"sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm"}
 
 
 class Level(Enum):
@@ -57,6 +53,7 @@ def examine(home: Home | None = None, *, deep: bool = False) -> list[Finding]:
         "python": lambda: [python(sys.version_info[:2])],
         "packages": lambda: packages(importlib.metadata.packages_distributions(), _origins()),
         "tools": lambda: tools(deep=deep),
+        "disassembler": lambda: [disassembler()],
         "store": lambda: [store(place)],
         "ledger": lambda: [ledger(place)],
         "keys": lambda: keys(place.keys),
@@ -200,21 +197,34 @@ def _free(root: Path) -> int:
 
 
 def cpu(flags: frozenset[str]) -> list[Finding]:
-    """Which targets this processor runs by itself; the others compile, but `farm check` cannot run them here."""
-    from toolchains import target
+    """How `farm check` can run each target here: by this processor with these features, in an emulator, or not."""
+    from toolchains import emulator, target
 
     findings = []
     for name in target.names():
-        found = target.load(name)
-        lacks = [item for item in found.cpu.required if _CPUINFO.get(item, item) not in flags]
-        if found.machine.replace("-", "_") != platform.machine():
-            findings.append(Finding("cpu", Level.NOTE, f"{name} does not run on {platform.machine()}"))
-        elif lacks:
-            said = f"{name} does not run here: the processor lacks {' '.join(lacks)}"
-            findings.append(Finding("cpu", Level.NOTE, said, "Compiling for it works; check it on another machine."))
-        else:
+        found = emulator.runner(target.load(name), flags)
+        if found.kind is emulator.Kind.NATIVE:
             findings.append(Finding("cpu", Level.OK, f"{name} runs here"))
+        elif found.kind is emulator.Kind.EMULATED:
+            findings.append(Finding("cpu", Level.OK, f"{name} runs in {Path(found.argv_prefix[0]).name}"))
+        else:
+            said = f"{name} does not run here: {found.reason}"
+            findings.append(Finding("cpu", Level.NOTE, said, "Compiling for it works; check it on another machine."))
     return findings
+
+
+def disassembler() -> Finding:
+    """Whether the hardening gate can read the machines that the pinned disassembler does not know."""
+    from toolchains import disasm
+    from toolchains.machines import MACHINES
+
+    names = [name for name, machine in sorted(MACHINES.items()) if machine.debian]
+    try:
+        for name in names:
+            disasm.objdump_path(name)
+    except FarmError as error:
+        return Finding("tools", Level.NOTE, f"no building for {' and '.join(names)}: {error.why}", error.next_step)
+    return Finding("tools", Level.OK, f"llvm-objdump {disasm.DEBIAN_VERSION} for {' and '.join(names)}")
 
 
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:

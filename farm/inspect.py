@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from farm.payload import HEADER, KERNELS, LIBRARY, PROGRAM, as_file
+from farm.payload import GOLDEN, HEADER, KERNELS, LIBRARY, PROGRAM, as_file
 from kernelfarm import canonical, digest, files, oci, oci_bundle
 from kernelfarm.device import DeviceIndex, PayloadHeader
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.golden import Golden
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, AttestationView, BundleView, PayloadView
 from signing import dsse
@@ -86,9 +87,15 @@ def _payload(view: BundleView, payload: PayloadView, hardening: HardeningReader)
         "files": {title: {"digest": blob.digest, "size": blob.size} for title, blob in sorted(payload.files.items())},
         **{key: config[key] for key in _SHOWN if isinstance(config, dict) and key in config},
         "header": _header(view.folder.read_blob(_require(payload, HEADER))),
+        "golden": _bundled_golden(view, payload),
         "hardening": _linked(view, payload, KERNELS, payload.target, hardening),
         "runtime": {title: _linked(view, payload, title, "", hardening) for title in (LIBRARY, PROGRAM)},
     }
+
+
+def _bundled_golden(view: BundleView, payload: PayloadView) -> dict[str, Any]:
+    with as_file(view, _require(payload, GOLDEN), GOLDEN) as path:
+        return _golden(path.read_bytes())
 
 
 def _linked(
@@ -133,12 +140,15 @@ def _file(path: Path, hardening: HardeningReader) -> dict[str, Any]:
     if start.startswith(b"KFIX"):
         headers = DeviceIndex.from_bytes(start, path.name).entries
         return {"kind": "device index", **common, "headers": canonical.to_json(headers)}
+    if start.startswith(b"KFGV"):
+        with files.coded(f"{path} cannot be read", path):
+            return {"kind": "golden vectors", **common, "golden": _golden(path.read_bytes(), path.name)}
     if start.startswith(b"{"):
         return {"kind": "JSON document", **common, "content": canonical.loads(start, name=path.name)}
     raise FarmError(
         Code.INSPECT_UNKNOWN,
         f"{path} is of no known kind",
-        "it is no bundle, no linked file, no media.hdr or media.idx and no JSON document",
+        "it is no bundle, no linked file, no media.hdr, media.idx or golden.bin and no JSON document",
         detail={"file": str(path)},
     )
 
@@ -146,3 +156,14 @@ def _file(path: Path, hardening: HardeningReader) -> dict[str, Any]:
 def _header(data: bytes, name: str = HEADER) -> dict[str, Any]:
     value: dict[str, Any] = canonical.to_json(PayloadHeader.from_bytes(data, name))
     return value
+
+
+def _golden(data: bytes, name: str = GOLDEN) -> dict[str, Any]:
+    found = Golden.from_bytes(data, name)
+    return {
+        "cases": len(found.cases),
+        "inputs": list(found.inputs),
+        "outputs": list(found.outputs),
+        "seeds": [list(case.seeds) for case in found.cases],
+        "tolerance": {"absolute": found.absolute, "relative": found.relative},
+    }

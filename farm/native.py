@@ -1,4 +1,4 @@
-"""Runs a payload as a device would: its own `media-run`, in a limited child process, on raw float32 files."""
+"""Runs a payload as a device would: its own `media-run`, here or in an emulator, in a limited child process."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ REFUSED = 4
 CPU_SECONDS = 120
 WALL_SECONDS = 240.0
 ADDRESS_SPACE = 4 << 30
+EMULATED = 10
+"""Times the seconds of a native run; an emulator also reserves address space for what its guest may map."""
+EMULATOR_SPACE = 256 << 30
 FILE_SIZE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """A payload ready to run: `program` is its media-run, `layout` a folder with media.idx that holds its blobs."""
+    """A payload ready to run: `program` is its media-run, `layout` a folder with media.idx that holds its blobs.
+
+    `emulator` is the start of a command line that runs the program; empty: this processor runs it.
+    """
 
     program: Path
     library: Path
     layout: Path
     target: str
+    emulator: tuple[str, ...] = ()
 
 
 class NotRunnableError(Exception):
@@ -47,7 +54,7 @@ def prepare(folder: Path, target: str, work: Path) -> Runnable:
     with files.coded("a payload could not be made runnable", work):
         blobs = work / "blobs" / "sha256"
         blobs.mkdir(parents=True)
-        for name in (payload.HEADER, payload.KERNELS, payload.WEIGHTS):
+        for name in (payload.HEADER, payload.KERNELS, payload.WEIGHTS, payload.GOLDEN):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, blobs / digest.hex_of(digest.of_file(folder / name)))
         index = DeviceIndex((IndexEntry(digest.of_file(header), header.stat().st_size),))
@@ -86,18 +93,18 @@ def run(
 def _call(
     ready: Runnable, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], number: int, work: Path
 ) -> None:
-    argv = [str(ready.program.absolute()), str(ready.layout.absolute()), "--target", ready.target]
+    argv = [*ready.emulator, str(ready.program.absolute()), str(ready.layout.absolute()), "--target", ready.target]
     for option, specs in (("in", inputs), ("out", outputs)):
         for index, spec in enumerate(specs):
             argv += [f"--{option}put", f"{spec.name}={option}-{number}-{index}"]
-    log = work / "log"
+    log, slower = work / "log", EMULATED if ready.emulator else 1
     ended = child.run_limited(
         argv,
         env=reference.environment(work),
         cwd=work,
-        cpu_s=CPU_SECONDS,
-        wall_s=WALL_SECONDS,
-        address_space=ADDRESS_SPACE,
+        cpu_s=CPU_SECONDS * slower,
+        wall_s=WALL_SECONDS * slower,
+        address_space=EMULATOR_SPACE if ready.emulator else ADDRESS_SPACE,
         file_size=FILE_SIZE,
         log_path=log,
     )

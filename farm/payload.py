@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelfarm import digest, files, oci
+from kernelfarm import digest, files, golden, oci
 from kernelfarm.device import DeviceIndex, IndexEntry
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -24,9 +24,11 @@ PROGRAM = "media-run"
 LIBRARY = "libmedia_engine.so"
 INCLUDE = "media_engine.h"
 HARDENING = "hardening.json"
+GOLDEN = golden.NAME
 
 MEDIA_TYPES: Mapping[str, str] = {
     CONFIG: oci.PAYLOAD_CONFIG,
+    GOLDEN: "application/vnd.kernelfarm.golden.v1",
     HARDENING: "application/vnd.kernelfarm.hardening.v1+json",
     HEADER: "application/vnd.kernelfarm.header.v1",
     INCLUDE: "application/vnd.kernelfarm.include.v1",

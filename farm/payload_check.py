@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from farm.payload import HARDENING, HEADER, KERNELS, MEDIA_TYPES, WEIGHTS, as_file
-from kernelfarm import canonical, oci
+from farm.payload import GOLDEN, HARDENING, HEADER, KERNELS, MEDIA_TYPES, WEIGHTS, as_file
+from kernelfarm import canonical, golden, oci
 from kernelfarm.device import BlobKind, PayloadHeader
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
@@ -27,6 +28,7 @@ def check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
     said = _json(view, payload.files[HARDENING])
     made_for = _target(payload, config, said)
     yield "header", _require_header(header, payload, config, made_for)
+    yield "golden vectors", _require_golden(view, payload, config)
     yield "hardening", _require_hardening(view, payload, made_for, said)
 
 
@@ -47,7 +49,7 @@ def _header(view: BundleView, payload: PayloadView) -> PayloadHeader:
 
 
 def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping[str, Any], made_for: Target) -> str:
-    """The header, which the device trusts, names this payload's kernels and weights, this target, these versions.
+    """The header, which the device trusts, names this payload's own blobs, this target, these versions.
 
     Also the machine and, where the target's file is still the same, the CPU features that its kernels need: a header
     that asks for less would let them run, and die, on a device without them.
@@ -66,11 +68,25 @@ def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping
         needed = (features.mask(made_for.machine, made_for.cpu.required), made_for.preference)
         asked = {(variant.cpu_features, variant.preference) for variant in header.variants}
         require(asked == {needed}, "it asks for other CPU features or another preference than its target")
-    for kind, title in ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS)):
+    for kind, title in ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS), (BlobKind.GOLDEN, GOLDEN)):
         named = {(blob.digest, blob.size) for blob in header.blobs if blob.kind is kind}
         own = (payload.files[title].digest, payload.files[title].size)
         require(named == ({own} if own[1] else set()), f"it does not name {title} of this payload, and nothing else")
-    return f"names the kernels and weights by digest, IR {header.ir_version}, ABI {header.abi_version}"
+    return f"names kernels, weights and golden vectors by digest, IR {header.ir_version}, ABI {header.abi_version}"
+
+
+def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str, Any]) -> str:
+    """The golden vectors are well formed, and for tensors of the sizes that config.json has."""
+    blob = payload.files[GOLDEN]
+    name = oci.blob_name(blob.digest)
+    with as_file(view, blob, GOLDEN) as path:
+        found = Golden.from_bytes(path.read_bytes(), name)
+    try:
+        found.require_fits(config, name)
+    except (KeyError, TypeError) as reason:
+        raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not list its tensors") from reason
+    values = sum(found.outputs) // golden.ELEMENT_BYTES
+    return f"{len(found.cases)} cases of {values} values within {found.absolute:.3g} + {found.relative:.3g} * |b|"
 
 
 def _require_hardening(view: BundleView, payload: PayloadView, known: Target, said: Mapping[str, Any]) -> str:

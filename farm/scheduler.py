@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from farm import cache
 from farm.actions import Job
@@ -27,6 +28,8 @@ from kernelfarm.nouns import Payload, RunState
 from kernelfarm.store import ContentStore
 
 WORKER = (sys.executable, "-I", "-m", "farm.worker")
+ALONE = "no-cache"
+"""Salt of a run that takes nothing from any cache, nor joins a run that may."""
 _FUTILE_LIMIT = 3
 """Workers that may end in a row without having done anything, before a build gives up."""
 _PATIENCE_S = 10.0
@@ -94,8 +97,9 @@ def compile_jobs(
     """Compile every job; the cells in the order of the jobs, each with a payload or an error.
 
     At most `workers` processes run at once. `on_begin` gets the cells once every job has its run, `on_change` after
-    each change. Without `use_cache` every job is compiled (or joined to a run that is under way), and its bytes are
-    compared with those in the cache. KeyboardInterrupt stops the workers, which give their runs back, and goes through.
+    each change. Without `use_cache` every job is compiled whole (or joined to such a run that is under way), and its
+    bytes are compared with those in the cache. KeyboardInterrupt stops the workers, which give their runs back, and
+    goes through.
     """
     cells = [_begin(farm, job, use_cache=use_cache) for job in jobs]
     on_begin(cells)
@@ -109,7 +113,7 @@ def compile_jobs(
 
 def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
     cell = Cell(job.model.name, job.action.target_name, job)
-    runs, key = farm.ledger.runs, job.action.execution_key
+    runs, key, salt = farm.ledger.runs, job.action.execution_key, "" if use_cache else ALONE
     while True:
         try:
             entry = runs.cached(key) if use_cache else None
@@ -119,7 +123,7 @@ def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
         if found is not None:
             return replace(cell, payload=found[0], cached=found[1])
         # An entry without its bytes is compiled again; one that another build makes in this moment is not.
-        ask = runs.submit_unless_cached if use_cache and entry is None else runs.submit
+        ask = runs.submit_unless_cached if use_cache and entry is None else partial(runs.submit, salt=salt)
         made = ask(
             execution_key=key,
             recipe_key=job.action.recipe_key,

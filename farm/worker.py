@@ -30,8 +30,9 @@ from farm.heart import Heart
 from farm.ledger.ledger import Ledger, opened
 from farm.ledger.rules import Lease, Reason
 from farm.ledger.runs import RunRow
+from farm.objects import ObjectCache
 from farm.payload import payload_digest
-from kernelfarm import canonical, files
+from kernelfarm import canonical, files, objects
 from kernelfarm.child import ChildResult
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Payload
@@ -107,9 +108,14 @@ class Worker:
             self.recheck(job)
             with files.temp_folder(home.cache) as scratch:
                 prepare(scratch / "in", job, self.store, self.cores)
+                cache = ObjectCache(home.objects)
+                if not row.salt:  # a run with one is to stand alone
+                    offer(scratch / "in", cache.folder(job))
                 accepted, ended = self.runner(scratch, log, heart.tell)
                 self.recheck(job)
-                return take_in(job, accepted, self.store), ended
+                payload = take_in(job, accepted, self.store)
+                cache.merge(job, accepted.objects)
+                return payload, ended
 
 
 class _Settled:
@@ -170,12 +176,17 @@ def prepare(folder: Path, job: Job, store: ContentStore, cores: int) -> None:
     (folder / "request.json").write_bytes(canonical.dumps(request))
     store.export(job.model.digest, folder / MODEL_FILE)
     for external in job.model.external:
-        if external.name in (MODEL_FILE, "request.json"):
+        if external.name.split("/")[0] in (MODEL_FILE, "request.json", objects.FOLDER):
             why = "a compile needs this name for itself"
             raise FarmError(Code.EXTERNAL_OUTSIDE, f"external data is named {external.name!r}", why, "Rename it.")
         place = folder / external.name
         place.parent.mkdir(parents=True, exist_ok=True)
         store.export(external.digest, place)
+
+
+def offer(folder: Path, entries: Path) -> None:
+    """Let the compile whose input `folder` was prepared take objects from the cache's folder `entries`."""
+    (folder / objects.FOLDER).symlink_to(entries)
 
 
 def take_in(job: Job, accepted: Accepted, store: ContentStore) -> Payload:

@@ -16,12 +16,13 @@ from typing import Any
 from kernelc import frontend, fusion, media
 from kernelc.graph import Graph, Group
 from kernelc.layout.assign import ALIASES
-from kernelc.lowering.objects import build_objects
+from kernelc.lowering.objects import Object, build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source
+from kernelc.numerics.golden import golden_of
 from kernelc.report import configuration, layout_document, schedule_document
 from kernelc.request import Request
-from kernelfarm import canonical, device, digest, files
+from kernelfarm import canonical, device, digest, files, golden, objects
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -30,6 +31,7 @@ from toolchains.machines import MACHINES
 from toolchains.target import Target
 
 KERNELS, WEIGHTS, HARDENING, CONFIG = "kernels.so", "weights.bin", "hardening.json", "config.json"
+GOLDEN = golden.NAME
 
 Progress = Callable[[str, int, int, str], None]
 """progress(stage, done, total, what): `done` of `total` steps of a stage are over, the last one worked on `what`."""
@@ -59,40 +61,64 @@ class Stages:
 def compile_model(request: Request, in_dir: Path, out_dir: Path, progress: Progress) -> None:
     """Compile `in_dir`/model into `out_dir`/payload and describe it in `out_dir`/result.json.
 
-    Raises `FarmError`; then `out_dir` holds no result.
+    Objects of kernels are taken from the folder `in_dir`/objects where that has them; those that were compiled go to
+    `out_dir`/objects. Raises `FarmError`; then `out_dir` holds no result.
     """
     stages = Stages(progress)
-    graph, groups = _front(request, in_dir, stages)
+    imported, graph, groups = _front(request, in_dir, stages)
     final = out_dir / "payload"
     with tempfile.TemporaryDirectory() as temporary, files.coded("the payload could not be written", final):
         payload = Path(temporary) / "payload"
         payload.mkdir()
-        program = _back(graph, groups, request, Path(temporary), payload, stages)
+        made = _Objects(in_dir / objects.FOLDER, Path(temporary) / objects.FOLDER)
+        program = _back(graph, groups, request, made, Path(temporary), payload, stages)
+        _write(payload / GOLDEN, golden_of(imported).to_bytes())
+        stages.record("golden", digest.of_file(payload / GOLDEN))
+        header = _header(request.target, payload).to_bytes()
+        _write(payload / device.HEADER_NAME, header)
+        stages.record("header", digest.of_bytes(header))
         model = digest.of_file(in_dir / request.model)
         document = configuration(program, request.model_name, model, request.target, stages.digests)
         _write(payload / CONFIG, canonical.dumps(document))
         try:
             shutil.copytree(payload, final)
+            shutil.copytree(made.fresh, out_dir / objects.FOLDER)
             _write(out_dir / "result.json", canonical.dumps(_result(final, stages.digests)))
         except BaseException:
-            shutil.rmtree(final, ignore_errors=True)
+            for left in (final, out_dir / objects.FOLDER):
+                shutil.rmtree(left, ignore_errors=True)
             raise
 
 
-def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Sequence[Group]]:
-    graph = frontend.load(in_dir / request.model, request.shapes)
-    stages.graph("import", graph)
-    graph = frontend.simplify(graph, lambda name, result: stages.graph(f"simplify-{name}", result))
+def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph, Sequence[Group]]:
+    """The graph as imported, the simplified one, and the groups of that."""
+    imported = frontend.load(in_dir / request.model, request.shapes)
+    stages.graph("import", imported)
+    graph = frontend.simplify(imported, lambda name, result: stages.graph(f"simplify-{name}", result))
     if all(node.op in ALIASES for node in graph.nodes):
         why = "every output is an input as it is, or a constant"
         raise FarmError(Code.LAYOUT_INFEASIBLE, "the model computes nothing", why, "There is nothing to compile.")
     fused = fusion.group(graph)
     stages.record("fusion", digest.of_bytes(fusion.to_text(fused).encode()))
-    return graph, fused.groups
+    return imported, graph, fused.groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """Folders of object entries: those of earlier compiles, which may be missing, and the new ones of this compile."""
+
+    known: Path
+    fresh: Path
 
 
 def _back(
-    graph: Graph, groups: Sequence[Group], request: Request, work: Path, payload: Path, stages: Stages
+    graph: Graph,
+    groups: Sequence[Group],
+    request: Request,
+    entries: _Objects,
+    work: Path,
+    payload: Path,
+    stages: Stages,
 ) -> Program:
     target = request.target
     program = build_program(graph, groups, target)
@@ -101,36 +127,37 @@ def _back(
     stages.json("linalg", {symbol: kernel.digest for symbol, kernel in program.kernels.items()})
     _write(payload / WEIGHTS, program.weights.data)
     stages.record("weights", digest.of_bytes(program.weights.data))
-    _link(program, target, request.jobs, work, payload / KERNELS, stages)
+    _link(program, request, entries, work, payload / KERNELS, stages)
     report = gate.require(target, gate.inspect(payload / KERNELS, program.kernels))
     _write(payload / HARDENING, canonical.encode(report))
     stages.record("gate", digest.of_file(payload / HARDENING))
     _runtime(target, work, payload, stages)
-    header = _header(target, payload).to_bytes()
-    _write(payload / device.HEADER_NAME, header)
-    stages.record("header", digest.of_bytes(header))
     return program
 
 
-def _link(program: Program, target: Target, jobs: int, work: Path, output: Path, stages: Stages) -> None:
-    folder = work / "objects"
+def _link(program: Program, request: Request, entries: _Objects, work: Path, output: Path, stages: Stages) -> None:
+    """Compile or take the objects, and link them. Progress tells them apart: "group" was compiled, "reused" taken."""
+    folder = work / "link"
     folder.mkdir()
-    kernels = program.kernels
+    entries.fresh.mkdir()
+    target, kernels = request.target, program.kernels
     finished: list[str] = []
 
-    def done(symbol: str) -> None:
+    def done(symbol: str, built: Object) -> None:
         finished.append(symbol)
-        stages.progress("group", len(finished), len(kernels), symbol)
+        stages.progress("reused" if built.reused else "group", len(finished), len(kernels), symbol)
+        if not built.reused:
+            _write(entries.fresh / digest.hex_of(kernels[symbol].digest), built.entry().to_bytes())
 
-    objects = build_objects(kernels, target, folder, jobs=jobs, done=done)
-    stages.json("llvm", {symbol: made.llvm for symbol, made in objects.items()})
-    stages.json("objects", {symbol: made.digest for symbol, made in objects.items()})
+    built = build_objects(kernels, target, folder, jobs=request.jobs, known=entries.known, done=done)
+    stages.json("llvm", {symbol: one.llvm for symbol, one in built.items()})
+    stages.json("objects", {symbol: one.digest for symbol, one in built.items()})
     table = folder / "table.c"
     _write(table, table_source(program).encode())
     shutil.copyfile(runtime_build.source_root() / "include" / "kf_abi.h", folder / "kf_abi.h")
     stages.record("table", digest.of_file(table))
     zig.compile_c(table, table.with_suffix(".o"), target)
-    zig.link_kernels([*(made.path for made in objects.values()), table.with_suffix(".o")], output, target)
+    zig.link_kernels([*(made.path for made in built.values()), table.with_suffix(".o")], output, target)
     stages.record("link", digest.of_file(output))
 
 
@@ -142,16 +169,13 @@ def _runtime(target: Target, work: Path, payload: Path, stages: Stages) -> None:
 
 
 def _header(target: Target, payload: Path) -> PayloadHeader:
-    kernels, weights = (payload / name for name in (KERNELS, WEIGHTS))
+    named = ((BlobKind.KERNELS, KERNELS), (BlobKind.WEIGHTS, WEIGHTS), (BlobKind.GOLDEN, GOLDEN))
     mask = features.mask(target.machine, target.cpu.required)
     return PayloadHeader(
         target.name,
         MACHINES[target.machine].elf_machine,
         (Variant(mask, target.preference, 0, 1),),
-        (
-            Blob(BlobKind.KERNELS, digest.of_file(kernels), kernels.stat().st_size),
-            Blob(BlobKind.WEIGHTS, digest.of_file(weights), weights.stat().st_size),
-        ),
+        tuple(Blob(kind, digest.of_file(payload / name), (payload / name).stat().st_size) for kind, name in named),
     )
 
 

@@ -51,6 +51,7 @@ class BlobKind(IntEnum):
 
     KERNELS = 1
     WEIGHTS = 2
+    GOLDEN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,8 @@ def _check_header(header: PayloadHeader, name: str = HEADER_NAME) -> None:
     _require(1 <= len(header.blobs) <= _MAX_BLOBS, name, "number of blobs out of range")
     _require(0 < header.machine < 1 << 16, name, "machine out of range")
     _require(0 <= header.abi_version < 1 << 32, name, "ABI version out of range")
+    goldens = sum(blob.kind is BlobKind.GOLDEN for blob in header.blobs)
+    _require(goldens <= 1, name, "golden vectors twice")
     for blob in header.blobs:
         _require(0 < blob.size < _MAX_BLOB_BYTES, name, "size of a blob out of range")
     for variant in header.variants:

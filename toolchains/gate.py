@@ -9,15 +9,14 @@ from typing import Any, ClassVar
 
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError
-from toolchains import disasm, elf
+from toolchains import assembler, disasm, elf, x86
 from toolchains.disasm import CodeFacts
 from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
+from toolchains.machines import MACHINES
 from toolchains.properties import Property
 from toolchains.target import Target
 
 _PAGE = 65536
-_NOTES: Mapping[str, tuple[str, str]] = {"x86-64": ("ibt", "shstk")}
-"""Notes of a machine for the forward and the return edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,8 @@ class Facts:
     elf: Elf
     code: CodeFacts
     names: tuple[tuple[int, str], ...] = ()
+    path: Path | None = None
+    """Where the bytes lie, for the disassembly with the features of a target; facts without it prove no feature set."""
 
     def function_at(self, address: int) -> str:
         """The function of the table that an address lies in, with the distance to its start: "group_conv_3+0x1c"."""
@@ -76,7 +77,15 @@ def inspect(path: Path, symbols: Iterable[str] = ()) -> Facts:
     """Facts of a kernel object; `symbols` name its functions in messages. Raises `FarmError` ELF_INVALID."""
     facts = elf.read(path)
     names = tuple(sorted((fnv1a(symbol), symbol) for symbol in set(symbols)))
-    return Facts(facts, disasm.scan(path, facts.machine), names)
+    return Facts(facts, _scan(path, facts), names, path)
+
+
+def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
+    """The disassembly without the type ids and the zeros before them, which stand in the code but never run."""
+    words = [entry.address - 4 for entry in facts.entries if entry.stored_id == TILE_TYPE]
+    data = path.read_bytes()
+    words += [at for word in words for at in elf.padding(data, facts, word)]
+    return disasm.scan(path, facts.machine, target, skip=words, entries=[entry.address for entry in facts.entries])
 
 
 def report(target: Target, facts: Facts) -> Report:
@@ -135,6 +144,7 @@ def _plain(property_: Property, holds: bool, evidence: str, fault: str) -> Findi
 def _kcfi(_: Target, facts: Facts) -> Finding:
     entries = facts.elf.entries
     faults = [(e.address, f"the table says type {e.type_id:#x}") for e in entries if e.type_id != TILE_TYPE]
+    faults += [(e.address, f"{e.address:#x} is no multiple of four") for e in entries if e.address % 4]
     faults += [
         (e.address, f"{e.stored_id:#x} instead of the type id stands before the code")
         for e in entries
@@ -155,7 +165,8 @@ def _landing_pads(_: Target, facts: Facts) -> Finding:
 
 def _note(property_: Property, edge: int) -> Callable[[Target, Facts], Finding]:
     def check(_: Target, facts: Facts) -> Finding:
-        wanted = _NOTES[facts.elf.machine][edge]
+        notes = MACHINES[facts.elf.machine].notes
+        wanted = notes[edge] if notes else "a note"
         found = ", ".join(facts.elf.notes) or "no note"
         return _plain(property_, wanted in facts.elf.notes, wanted, f"{wanted} is wanted, the file has {found}")
 
@@ -221,6 +232,30 @@ def _exports(_: Target, facts: Facts) -> Finding:
     return _plain(Property.EXPORTS, facts.elf.entry_point == table, f"{TABLE} alone", fault)
 
 
+def _x86_features(target: Target, code: CodeFacts, facts: Facts) -> list[tuple[int, str]]:
+    data, segments = facts.path.read_bytes() if facts.path else b"", facts.elf.segments
+    first = ((at, elf.content(data, segments, at, 1)[0]) for at in code.addresses)
+    return [*x86.foreign(target, code.forms), *x86.encodings(target, first)]
+
+
+_MORE_FEATURES: Mapping[str, Callable[[Target, CodeFacts, Facts], list[tuple[int, str]]]] = {
+    "hexagon": lambda target, code, _: assembler.foreign(target, code.forms),
+    "x86-64": _x86_features,
+}
+"""Machines whose disassembler takes features from the file, or decodes those of every CPU."""
+
+
+def _feature_set(target: Target, facts: Facts) -> Finding:
+    if facts.path is None or facts.elf.machine != target.machine:
+        return Finding(Property.FEATURE_SET, False, f"not decoded with the features of {target.name}")
+    code = _scan(facts.path, facts.elf, target)
+    faults = [(at, f"the bytes at {at:#x} are no instruction of {target.cpu.name}") for at in code.undecoded]
+    if target.machine in _MORE_FEATURES:
+        faults += _MORE_FEATURES[target.machine](target, code, facts)
+    evidence = f"{len(code.forms)} forms in {code.instructions} instructions"
+    return _first(Property.FEATURE_SET, faults, facts, evidence)
+
+
 def _full_width(target: Target, facts: Facts) -> Finding:
     wanted = target.vector.register_class
     uses = {use.register_class: use.instructions for use in facts.code.vectors}
@@ -249,6 +284,7 @@ _CHECKS: Mapping[Property, Callable[[Target, Facts], Finding]] = {
     Property.NO_NEEDED: _no_needed,
     Property.RELATIVE_ONLY: _relative_only,
     Property.EXPORTS: _exports,
+    Property.FEATURE_SET: _feature_set,
     Property.FULL_WIDTH: _full_width,
     Property.NO_BUILD_PATH: lambda _, f: _plain(
         Property.NO_BUILD_PATH, not f.elf.paths, "none", f"holds {', '.join(f.elf.paths)}"

@@ -11,37 +11,152 @@ from types import MappingProxyType
 class Machine:
     """How one instruction set is named, compiled, linked and recognised.
 
-    `elf_machine` is e_machine, `relative` the number of its RELATIVE relocation, `landing_pad` what an indirect target
-    starts with. `module_flags` are the LLVM module flags (name, behaviour, value) that IR needs for the control-flow
-    notes; `compile` and `link` the flags for the same in C units and at the link. `headers` are the system's user
-    headers in the zig wheel, `zig` is zig's name, `indirect` the pattern of an indirect branch in llvm-objdump's text.
+    `bits` is the width of a pointer, `elf_machine` e_machine, `relative` the number of its RELATIVE relocation, `rela`
+    whether relocations carry their addend. `landing_pads` are the instructions that an indirect target may start with
+    (none: the machine has no such thing), `notes` the names of the property note's bits for the forward and the return
+    edge. `codegen` are flags of every unit, `compile` of C units, `baseline` of those for the oldest
+    supported CPU, `link` of the link; `headers` are the system's user
+    headers in the zig wheel; `zig` and `zig_cpu` name the machine and its oldest supported CPU to zig.
+
+    `helpers`: it lacks instructions that C has, such as division, for which compilers call functions. `literals`:
+    constants stand among the code. `debian`: only Debian's llvm-19 disassembles it. `objdump` are the disassembler's
+    flags where no target is meant. `trap` is the exit status of a program that KCFI stops.
     """
 
+    bits: int
     elf_machine: int
     relative: int
-    landing_pad: bytes
+    rela: bool
+    landing_pads: tuple[bytes, ...]
+    notes: tuple[str, ...]
     cpu_flag: str
-    module_flags: tuple[tuple[str, int, int], ...]
+    codegen: tuple[str, ...]
     compile: tuple[str, ...]
+    baseline: tuple[str, ...]
     link: tuple[str, ...]
     headers: tuple[str, ...]
     zig: str
-    indirect: str
+    zig_cpu: str
+    helpers: bool
+    literals: bool
+    debian: bool
+    objdump: tuple[str, ...]
+    trap: int
 
+
+_SIGILL, _SIGTRAP = 128 + 4, 128 + 5
+CFI_FAIL = 86
+"""Exit status of the runtime's own `cfi_fail`, where a trap instruction would not end the program."""
 
 MACHINES: Mapping[str, Machine] = MappingProxyType(
     {
+        "aarch64": Machine(
+            bits=64,
+            elf_machine=183,
+            relative=1027,
+            rela=True,
+            landing_pads=(b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"),  # bti c; paciasp, which is one too
+            notes=("bti", "pac"),
+            cpu_flag="-mcpu=",
+            codegen=(),
+            compile=("-mbranch-protection=standard", "-mno-outline-atomics"),
+            baseline=(),
+            link=("-z", "force-bti", "-z", "pac-plt"),
+            headers=("aarch64-linux-any", "any-linux-any"),
+            zig="aarch64-freestanding-none",
+            zig_cpu="generic",
+            helpers=False,
+            literals=False,
+            debian=False,
+            objdump=("--mattr=+all",),
+            trap=_SIGTRAP,
+        ),
+        "armv7": Machine(
+            bits=32,
+            elf_machine=40,
+            relative=23,
+            rela=False,
+            landing_pads=(),
+            notes=(),
+            cpu_flag="-mcpu=",
+            codegen=(),
+            compile=("-marm",),
+            baseline=("-mfpu=vfpv3-d16",),
+            link=(),
+            headers=("arm-linux-any", "any-linux-any"),
+            zig="arm-freestanding-eabihf",
+            zig_cpu="generic+v7a+vfp3d16-neon-d32-thumb_mode",
+            helpers=True,
+            literals=True,
+            debian=False,
+            objdump=("--mattr=+armv7-a,+neon,+vfp4,+d32,+hwdiv-arm,+mp,-thumb-mode",),
+            trap=_SIGILL,
+        ),
+        "hexagon": Machine(
+            bits=32,
+            elf_machine=164,
+            relative=35,
+            rela=True,
+            landing_pads=(),
+            notes=(),
+            cpu_flag="-mcpu=",
+            # The software pipeliner and the loop alignment of this back end made wrong code at -O2.
+            codegen=("-mllvm", "-enable-pipeliner=false", "-mllvm", "-disable-hexagon-loop-align"),
+            compile=(),
+            baseline=(),
+            link=(),
+            headers=("hexagon-linux-any", "any-linux-any"),
+            zig="hexagon-freestanding-none",
+            zig_cpu="hexagonv67",
+            helpers=True,
+            literals=False,
+            debian=True,
+            objdump=("--mcpu=hexagonv67",),
+            trap=CFI_FAIL,
+        ),
+        "riscv64": Machine(
+            bits=64,
+            elf_machine=243,
+            relative=3,
+            rela=True,
+            landing_pads=(),
+            notes=(),
+            cpu_flag="-mcpu=",
+            # Outlined functions return through another register, which looks like, and is, an unchecked jump.
+            # Functions lie at multiples of four, so that the id before them is read by an aligned load.
+            codegen=("-march=rv64gc", "-mno-outline", "-mllvm", "-align-all-functions=2"),
+            compile=("-mabi=lp64d", "-mno-relax"),
+            baseline=(),
+            link=(),
+            headers=("riscv-linux-any", "any-linux-any"),
+            zig="riscv64-freestanding-none",
+            zig_cpu="generic_rv64+m+a+f+d+c+zicsr+zifencei-relax",
+            helpers=False,
+            literals=False,
+            debian=True,
+            objdump=("--mattr=+m,+a,+f,+d,+c,+v,+zicsr,+zifencei,+zba,+zbb,+zbs",),
+            trap=_SIGTRAP,
+        ),
         "x86-64": Machine(
+            bits=64,
             elf_machine=62,
             relative=8,
-            landing_pad=b"\xf3\x0f\x1e\xfa",
+            rela=True,
+            landing_pads=(b"\xf3\x0f\x1e\xfa",),  # endbr64
+            notes=("ibt", "shstk"),
             cpu_flag="-march=",
-            module_flags=(("cf-protection-branch", 8, 1), ("cf-protection-return", 8, 1)),
+            codegen=(),
             compile=("-fcf-protection=full",),
+            baseline=(),
             link=("-z", "force-ibt", "-z", "shstk", "-z", "cet-report=error"),
             headers=("x86-linux-any", "any-linux-any"),
             zig="x86_64-freestanding-none",
-            indirect=r"\b(jmp|call|lcall|ljmp)[wlq]?\s+\*",
+            zig_cpu="x86_64",
+            helpers=False,
+            literals=False,
+            debian=False,
+            objdump=(),
+            trap=_SIGILL,
         ),
     }
 )

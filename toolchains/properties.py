@@ -33,6 +33,8 @@ class Property(StrEnum):
     """Every relocation is a RELATIVE one inside RELRO."""
     EXPORTS = "exports"
     """Exactly `kf_table` is exported, and it is the entry point."""
+    FEATURE_SET = "feature-set"
+    """Every instruction belongs to the target's CPU and features."""
     FULL_WIDTH = "full-width"
     """The widest vector registers of the target are used."""
     NO_BUILD_PATH = "no-build-path"

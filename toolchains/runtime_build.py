@@ -5,16 +5,14 @@ Neither needs a libc: the library loads into any process of the machine, the pro
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from kernelfarm import digest
 from kernelfarm.digest import Digest
-from kernelfarm.errors import Code, FarmError
-from toolchains import zig
-from toolchains.machines import MACHINES
+from toolchains import ir, zig
+from toolchains.machines import CFI_FAIL, MACHINES
 from toolchains.process import run_tool
 from toolchains.target import Target
 
@@ -22,6 +20,8 @@ LIBRARY = "libmedia_engine.so"
 PROGRAM = "media-run"
 HEADER = "media_engine.h"
 PATTERNS = ("include/*.h", "src/*", "program/*")
+CHECKED_CALLS = "src/call.c"
+"""The only file with calls through a pointer."""
 _INCLUDES = ("include", "src", "program")
 _EXPORTS = "MEDIA_1 { global: media_*; local: *; };\n"
 
@@ -41,7 +41,7 @@ def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> tuple[Path, 
 
     The same bytes from any folder. Raises `FarmError` TOOL_FAILED and its kin.
     """
-    library = build_objects(target, ("src",), work_dir)
+    library = [*build_objects(target, ("src",), work_dir), *helpers(target, work_dir)]
     program = build_objects(target, ("program",), work_dir)
     machine = MACHINES[target.machine]
     zig.link(library, out_dir / LIBRARY, ["-shared", f"-soname={LIBRARY}", *machine.link], version_script=_EXPORTS)
@@ -57,12 +57,12 @@ def build_objects(target: Target, folders: Iterable[str], work_dir: Path) -> lis
     """Objects of the runtime's folders, in `work_dir`; a file `<stem>_<machine>.c` is taken on that machine only."""
     objects = []
     for source in sorted(path for folder in folders for path in (source_root() / folder).iterdir()):
-        if not _is_for(source, target.machine):
+        if not is_for(source, target.machine):
             continue
         made = work_dir / f"{source.parent.name}-{source.stem}.o"
         if source.suffix == ".c":
             place = source.relative_to(source_root())
-            zig.compile_c(place, made, target, root=source_root(), cpu=target.cpu.baseline, includes=_INCLUDES)
+            compile_c(place, made, target)
         elif source.suffix == ".zig":
             compile_zig(source, made, target, work_dir)
         else:
@@ -71,40 +71,56 @@ def build_objects(target: Target, folders: Iterable[str], work_dir: Path) -> lis
     return objects
 
 
-def _is_for(source: Path, machine: str) -> bool:
+def compile_c(source: Path, output: Path, target: Target) -> None:
+    """A C file of the runtime, relative to its root, for the baseline CPU.
+
+    On machines where a program goes on after the trap of a failed check, the trap becomes a call of `kf_cfi_fail`.
+    """
+    machine = MACHINES[target.machine]
+    root, cpu = source_root(), target.cpu.baseline
+    if machine.trap != CFI_FAIL or source.as_posix() != CHECKED_CALLS:
+        zig.compile_c(source, output, target, root=root, cpu=cpu, includes=_INCLUDES)
+        return
+    text = output.with_suffix(".ll")
+    zig.compile_c(source, text, target, root=root, cpu=cpu, includes=_INCLUDES, extra=("-S", "-emit-llvm"))
+    text.write_text(ir.replace_trap(text.read_text(encoding="utf-8"), "kf_cfi_fail"), encoding="utf-8")
+    zig.compile_ir(text, output, target)
+
+
+def helpers(target: Target, work_dir: Path) -> list[Path]:
+    """Functions that the compiler calls for what a machine has no instruction for, such as 64-bit division; often none.
+
+    They are zig's own compiler_rt, in sections of their own, so that a link with `--gc-sections` keeps what is called.
+    """
+    if not MACHINES[target.machine].helpers:
+        return []
+    made = work_dir / "helpers.o"
+    compile_zig(zig.zig_root() / "lib" / "compiler_rt.zig", made, target, work_dir, in_place=True)
+    return [made]
+
+
+def is_for(source: Path, machine: str) -> bool:
+    """Whether a source belongs to a machine: all do but those named for another one."""
     named = [other for other in MACHINES if source.stem.endswith("_" + other.replace("-", "_"))]
     return not named or machine in named
 
 
-def compile_zig(source: Path, output: Path, target: Target, work_dir: Path) -> None:
+def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, in_place: bool = False) -> None:
     """A zig file of C functions to an object with the machine's control-flow notes, which zig itself does not write.
+
+    With `in_place` it is compiled where it lies, because it imports files beside it.
 
     ReleaseSmall: other modes gave wrong digests on one machine. The cache is private to `work_dir`.
     """
     machine = MACHINES[target.machine]
     cache = {name: str(work_dir / "zig-cache") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
-    shutil.copyfile(source, work_dir / source.name)
-    cpu = target.cpu.baseline.replace("-", "_")
+    if not in_place:
+        shutil.copyfile(source, work_dir / source.name)
     argv = [str(zig.zig_path()), "build-obj", "-O", "ReleaseSmall", "-fstrip", "-fPIC"]
-    argv += ["-target", machine.zig, f"-mcpu={cpu}", source.name, f"-femit-llvm-ir={source.stem}.ll", "-fno-emit-bin"]
+    argv += ["-target", machine.zig, f"-mcpu={machine.zig_cpu}", str(source) if in_place else source.name]
+    argv += [f"-femit-llvm-ir={source.stem}.ll", "-fno-emit-bin"]
     run_tool(argv, cwd=work_dir, timeout_s=300, extra_env=cache, what=f"compiling {source.name}")
-    ir = work_dir / f"{source.stem}.ll"
-    ir.write_text(add_module_flags(ir.read_text(encoding="utf-8"), target), encoding="utf-8")
-    zig.compile_ir(ir, output, target)
-
-
-def add_module_flags(ir: str, target: Target) -> str:
-    """The module with the machine's control-flow flags. LLVM IR from zig has exactly one list of flags."""
-    flags = MACHINES[target.machine].module_flags
-    first = 1 + max((int(n) for n in re.findall(r"^!(\d+) = ", ir, flags=re.MULTILINE)), default=-1)
-    names = ", ".join(f"!{first + k}" for k in range(len(flags)))
-    ir, count = re.subn(
-        r"^!llvm\.module\.flags = !\{(.*)\}$", rf"!llvm.module.flags = !{{\1, {names}}}", ir, flags=re.MULTILINE
-    )
-    if count != 1:
-        raise FarmError(Code.TOOL_OUTPUT, "zig wrote LLVM IR of an unknown form", f"{count} lists of module flags")
-    lines = [
-        f'!{first + k} = !{{i32 {behaviour}, !"{name}", i32 {value}}}'
-        for k, (name, behaviour, value) in enumerate(flags)
-    ]
-    return ir + "\n".join(lines) + "\n"
+    made = work_dir / f"{source.stem}.ll"
+    text = ir.add_attributes(ir.add_module_flags(made.read_text(encoding="utf-8"), target), target)
+    made.write_text(text, encoding="utf-8")
+    zig.compile_ir(made, output, target, extra=("-ffunction-sections",))

@@ -20,6 +20,9 @@ from toolchains.properties import Property
 _FOLDER = Path(__file__).parent / "targets"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _FEATURE = re.compile(r"[+-][a-z0-9.-]+")
+BROADCASTS = ("memory", "register", "scalar")
+_PROGRAM = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_IR_TEXT = re.compile(r"[A-Za-z0-9 _.,+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +46,41 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Vector unit: bytes of a register, how many registers, FMA instructions per cycle, name of the register class."""
+    """Vector unit: bytes of a register, how many registers, multiply-add instructions per cycle, register class.
+
+    `fused` says whether multiply-add with one rounding is an instruction: where it is not, a fused one would be a
+    call of a function that no kernel has. A machine without f32 vectors has `bytes` 4: one lane in a plain register.
+    `broadcast` says where a multiply-add takes a factor from that all lanes share: "memory", a "scalar" register of
+    another file, or a vector "register". `nan_maximum`: bounds are written as a maximum or minimum that keeps NaN (one
+    instruction on Arm; Hexagon's back end drops NaN in a compare and select), else as compare and select.
+    `register_class` is what the gate must find; empty = there is none to find.
+    """
 
     bytes: int
     registers: int
     fma_ports: int
+    fused: bool
+    broadcast: str
+    nan_maximum: bool
     register_class: str
 
     @property
     def f32_lanes(self) -> int:
         """f32 values in a register."""
         return self.bytes // 4
+
+
+@dataclass(frozen=True, slots=True)
+class CodeForm:
+    """What LLVM IR must say besides the CPU. `index_bits` is the width of a pointer and of MLIR's `index`.
+
+    `attributes` are string attributes of every function (name, value; "" = a name alone), `module_flags` flags of every
+    module (behaviour, name, value) beyond those that KCFI needs. IR takes nothing of this from the command line.
+    """
+
+    index_bits: int
+    attributes: tuple[tuple[str, str], ...]
+    module_flags: tuple[tuple[int, str, int | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +116,19 @@ class Hardening:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How its code is run where the machine is another one: `emulator` is a program name, empty = natively only."""
+    """How its code is run on another machine, and the oldest C library that a program loading it may be built for.
 
-    emulator: str
+    `emulator` is the start of a command line in which "{cpu}" stands for `cpu`; empty = no emulator has this processor.
+    """
+
+    emulator: tuple[str, ...]
+    cpu: str
     oldest_libc: str
+
+    @property
+    def emulator_argv(self) -> tuple[str, ...]:
+        """The command line with the CPU put in; its first word is a program's name."""
+        return tuple(word.replace("{cpu}", self.cpu) for word in self.emulator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +143,23 @@ class Target:
     machine: str
     preference: int
     cpu: Cpu
+    code: CodeForm
     vector: Vector
     memory: Memory
     matrix: Matrix
     hardening: Hardening
     run: Run
+
+    @property
+    def index_bits(self) -> int:
+        """Bits of a pointer and of MLIR's `index`: 64 or 32."""
+        return self.code.index_bits
+
+    @property
+    def function_attributes(self) -> str:
+        """What stands in LLVM IR's `attributes #n = { ... }` of every function: CPU, features, `code.attributes`."""
+        pairs = (("target-cpu", self.cpu.name), ("target-features", self.cpu.feature_string), *self.code.attributes)
+        return " ".join(f'"{name}"="{value}"' if value else f'"{name}"' for name, value in pairs)
 
     @property
     def digest(self) -> Digest:
@@ -189,9 +237,21 @@ def _check(target: Target) -> None:
     require(not unknown, "cpu.required", f"unknown feature {', '.join(unknown)}; known: {', '.join(known)}")
     require(len(set(target.cpu.required)) == len(target.cpu.required), "cpu.required", "each once")
     vector, memory = target.vector, target.memory
-    require(vector.bytes in (16, 32, 64, 128), "vector.bytes", "16, 32, 64 or 128")
+    code = target.code
+    require(code.index_bits == MACHINES[target.machine].bits, "code.index_bits", f"not those of {target.machine}")
+    texts = [part for pair in code.attributes for part in pair]
+    texts += [str(part) for flag in code.module_flags for part in flag]
+    require(
+        all(_IR_TEXT.fullmatch(text) for text in texts), "code", "a name or value that LLVM IR cannot hold as it is"
+    )
+    require(all(flag[0] in range(1, 9) for flag in code.module_flags), "code.module_flags", "behaviours are 1 to 8")
+    require(vector.bytes in (4, 16, 32, 64, 128), "vector.bytes", "4, 16, 32, 64 or 128")
     require(vector.registers > 0, "vector.registers", "positive")
     require(vector.fma_ports > 0, "vector.fma_ports", "positive")
+    require(vector.broadcast in BROADCASTS, "vector.broadcast", f"one of {', '.join(BROADCASTS)}")
+    argv = target.run.emulator
+    require(bool(argv) or not target.run.cpu, "run.cpu", "without an emulator it says nothing")
+    require(not argv or _PROGRAM.fullmatch(argv[0]) is not None, "run.emulator", "a program's name, never a path")
     require(
         min(memory.l1d_bytes, memory.l2_bytes, memory.l3_bytes, memory.on_chip_bytes) >= 0, "memory", "not negative"
     )

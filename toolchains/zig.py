@@ -50,11 +50,19 @@ def zig_path() -> Path:
     return zig_root() / "zig"
 
 
-def compile_ir(source: Path, output: Path, target: Target, *, optimise: str = "-O2", timeout_s: float = 120.0) -> None:
+def compile_ir(
+    source: Path,
+    output: Path,
+    target: Target,
+    *,
+    optimise: str = "-O2",
+    extra: Sequence[str] = (),
+    timeout_s: float = 120.0,
+) -> None:
     """LLVM IR text to an object, without LTO.
 
-    The functions must carry target-cpu and target-features, the module its flags (kcfi, cfi-normalize-integers and
-    `machines.Machine.module_flags`): flags given here would not reach them.
+    The functions must carry `Target.function_attributes`, the module its flags (kcfi, cfi-normalize-integers and
+    `Target.code.module_flags`): flags given here would not reach them.
     """
     argv = [
         str(zig_path()),
@@ -65,10 +73,11 @@ def compile_ir(source: Path, output: Path, target: Target, *, optimise: str = "-
         "ir",
         optimise,
         *COMMON,
+        *MACHINES[target.machine].codegen,
         "-Wno-override-module",
         "-Werror",
     ]
-    argv += ["-c", source.name, "-o", str(output.absolute())]
+    argv += [*extra, "-c", source.name, "-o", str(output.absolute())]
     run_tool(argv, cwd=source.parent, timeout_s=timeout_s, what=f"compiling {source.name}")
 
 
@@ -107,10 +116,18 @@ def compile_c(
         "-fno-jump-tables",
         "-fstack-protector-strong",
     ]
-    argv += [*machine.compile, *KCFI, "-nostdinc", "-isystem", str(zig_root() / "lib/include")]
+    argv += [
+        *machine.codegen,
+        *machine.compile,
+        *(machine.baseline if cpu else ()),
+        *KCFI,
+        "-nostdinc",
+        "-isystem",
+        str(zig_root() / "lib/include"),
+    ]
     argv += [part for h in machine.headers for part in ("-isystem", str(zig_root() / "lib/libc/include" / h))]
     argv += [f"-ffile-prefix-map={zig_root()}=zig", *(f"-I{i}" for i in includes), *(f"-D{d}" for d in defines)]
-    argv += [*extra, "-c", str(name), "-o", str(output.absolute())]
+    argv += [*extra, *(() if "-S" in extra else ("-c",)), str(name), "-o", str(output.absolute())]
     run_tool(argv, cwd=folder, timeout_s=timeout_s, what=f"compiling {name}")
 
 

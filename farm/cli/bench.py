@@ -9,6 +9,7 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
+from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
     from farm.bench import Report
@@ -22,7 +23,7 @@ Exit status: 0 measured, 1 a check failed and the figures are invalid, 3 this pr
 
 @click.command("bench", cls=Command, epilog=EPILOG)
 @click.argument("what", metavar="MODEL|BUNDLE", type=click.Path(path_type=Path))
-@click.option("-t", "--target", required=True, help="Compile and run for this target.")
+@click.option("-t", "--target", type=TARGET, required=True, help="Compile and run for this target, or device:NAME.")
 @click.option("--against", default="onnxruntime", show_default=True, help="Peers, separated by commas.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of each side.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")

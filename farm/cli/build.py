@@ -10,6 +10,7 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
+from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
     from farm.build import Built, Order
@@ -27,10 +28,20 @@ A key is needed once: farm keys new. The second build of the same thing takes ev
 @click.command("build", cls=Command, epilog=EPILOG)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
 @click.option(
-    "-t", "--target", "targets", multiple=True, required=True, help="Compile for this target; may be repeated."
+    "-t",
+    "--target",
+    "targets",
+    type=TARGET,
+    multiple=True,
+    required=True,
+    help="Compile for this target, or device:NAME; may be repeated.",
 )
 @click.option(
-    "--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input; may be repeated."
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="[NAME=]1x3x48x192",
+    help="Shape of an input, also in place of a fixed one; may be repeated.",
 )
 @click.option(
     "--out", default="bundles", show_default=True, type=click.Path(path_type=Path), help="Folder of the bundles."

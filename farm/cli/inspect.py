@@ -47,6 +47,7 @@ def _print_bundle(found: Mapping[str, Any]) -> None:
             for tensor in payload.get(label, []):
                 shape = "x".join(str(dim) for dim in tensor["shape"])
                 click.echo(f"  {label.removesuffix('s'):8}{tensor['name']}  {tensor['dtype']} {shape}")
+        click.echo(f"  golden  {_text(payload['golden'])}")
         click.echo(_indent(_hardening(payload["hardening"])))
     click.echo("\nattestations (signatures not checked here: `farm verify`)")
     rows = [[item["kind"], output.short(item["subject"]), item["key"]] for item in found["attestations"]]
@@ -63,7 +64,7 @@ def _hardening(hardening: Mapping[str, Any]) -> str:
 
 def _print_file(found: Mapping[str, Any]) -> None:
     click.echo(f"{found['kind']}  {found['digest']}  {output.size(found['size'])}")
-    shown = found.get("hardening") or found.get("header") or found.get("content")
+    shown = found.get("hardening") or found.get("header") or found.get("golden") or found.get("content")
     rows = shown.items() if isinstance(shown, Mapping) else enumerate(found.get("headers", []))
     click.echo(_indent(output.table(["fact", "as read"], [[str(name), _text(value)] for name, value in rows])))
 

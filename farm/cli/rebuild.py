@@ -11,6 +11,7 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
+from farm.cli.parameters import TARGET
 
 if TYPE_CHECKING:
     from containers.process import Progress
@@ -30,7 +31,9 @@ Exit status: 0 the same bytes, 1 they differ (each file with its first differing
 
 @click.command("rebuild", cls=Command, epilog=EPILOG)
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("-t", "--target", "targets", multiple=True, help="Rebuild this target only; may be repeated.")
+@click.option(
+    "-t", "--target", "targets", type=TARGET, multiple=True, help="Rebuild this target only; may be repeated."
+)
 @click.option(
     "--vary", default="dir", show_default=True, metavar="all|WORD,...", help="What differs from the first build."
 )

@@ -31,6 +31,8 @@ def bind(
 ) -> tuple[tuple[Dim, ...], ...]:
     """The shape of each input. A shape under the name "" is that of the only input, or of the only dynamic one.
 
+    A given shape also replaces sizes that the model fixes: `replaced` tells them, since the graph may not follow.
+
     Raises `FarmError` SHAPE_MISMATCH where a given shape does not fit, SHAPE_MISSING where a size stays open (unless
     `allow_symbolic`: then it becomes a symbol s0, s1, ... in order of appearance; equal names are one symbol).
     """
@@ -51,6 +53,16 @@ def bind(
             raise _missing(declared)
         bound.append(shape)
     return tuple(bound)
+
+
+def replaced(inputs: Sequence[Declared], bound: Sequence[tuple[Dim, ...]]) -> str:
+    """Which given shapes replace sizes that the model fixes, in words; "" where none does."""
+    texts = [
+        f"input {shown(declared.name)} is declared {declared} and given as {'x'.join(map(str, shape))}"
+        for declared, shape in zip(inputs, bound, strict=True)
+        if any(isinstance(wanted, int) and wanted != size for wanted, size in zip(declared.sizes, shape, strict=True))
+    ]
+    return ", ".join(texts)
 
 
 class _Counter:
@@ -103,9 +115,7 @@ def _check(declared: Declared, shape: tuple[int, ...], sizes: dict[str, tuple[in
         if size < 1:
             raise _mismatch(what, f"size {index} is {size}; it must be 1 at least")
         if isinstance(wanted, int):
-            if size != wanted:
-                raise _mismatch(what, f"size {index} is {size}; the model fixes it to {wanted} in {declared}")
-            continue
+            continue  # a size that differs replaces it
         if wanted in ANONYMOUS:
             continue
         known, by = sizes.setdefault(wanted, (size, declared.name))

@@ -12,7 +12,7 @@ import onnx
 
 from kernelc.frontend import operators
 from kernelc.frontend.attributes import Attributes
-from kernelc.frontend.binding import Declared, bind
+from kernelc.frontend.binding import Declared, bind, replaced
 from kernelc.frontend.operators.registry import NodeImport, since_of
 from kernelc.frontend.read import opset_of
 from kernelc.frontend.site import Site, shown
@@ -36,7 +36,10 @@ def import_model(
     """The model's graph with every value typed; external data is read from `folder`.
 
     Constants are weights, defaults of inputs (initializers of the same name) constants. Declared shapes of results are
-    not trusted: all are inferred. Raises `FarmError` with the codes of `kernelc.frontend.load`.
+    not trusted: all are inferred. So a shape given in place of one that the model fixes holds for the whole graph, or
+    is refused with SHAPE_MISMATCH where an operator contradicts it.
+
+    Raises `FarmError` with the codes of `kernelc.frontend.load`.
     """
     return _Importer(model, folder).run(shapes, allow_symbolic)
 
@@ -55,12 +58,18 @@ class _Importer:
             if not tensor.name or tensor.name in self._values:
                 raise _invalid(f"the weight name {shown(tensor.name)} is empty or given twice")
             self._values[tensor.name] = self._builder.weight(self._reader.read(tensor))
-        self._inputs(shapes, allow_symbolic)
-        for index in _execution_order(self._graph, set(self._values)):
-            self._node(index)
+        other_shapes = self._inputs(shapes, allow_symbolic)
+        try:
+            for index in _execution_order(self._graph, set(self._values)):
+                self._node(index)
+        except FarmError as reason:
+            if other_shapes and reason.code in (Code.GRAPH_INVALID, Code.SHAPE_NOT_INFERRED):
+                raise _not_consistent(other_shapes, reason) from reason
+            raise
         return self._builder.finish(self._outputs())
 
-    def _inputs(self, shapes: Mapping[str, tuple[int, ...]], allow_symbolic: bool) -> None:
+    def _inputs(self, shapes: Mapping[str, tuple[int, ...]], allow_symbolic: bool) -> str:
+        """Add the inputs; in words, which of the given shapes replace sizes that the model fixes."""
         declared = [_declared(info) for info in self._graph.input if info.name not in self._values]
         if len(declared) + len(self._graph.output) > MAX_PORTS:
             what = f"the model has {len(declared)} inputs and {len(self._graph.output)} outputs"
@@ -68,12 +77,14 @@ class _Importer:
         names = [entry.name for entry in declared]
         if len(set(names)) != len(names):
             raise _invalid("two graph inputs have the same name")
-        for entry, shape in zip(declared, bind(declared, shapes, allow_symbolic=allow_symbolic), strict=True):
+        bound = bind(declared, shapes, allow_symbolic=allow_symbolic)
+        for entry, shape in zip(declared, bound, strict=True):
             try:
                 self._values[entry.name] = self._builder.input(entry.name, entry.dtype, shape)
             except TooLarge as reason:
                 what = f"input {shown(entry.name)} is too large"
                 raise FarmError(Code.MODEL_TOO_LARGE, what, str(reason), "Give a smaller --shape.") from reason
+        return replaced(declared, bound)
 
     def _node(self, index: int) -> None:
         proto = self._graph.node[index]
@@ -192,6 +203,17 @@ def _unknown(site: Site) -> FarmError:
     )
     error.detail["nearest"] = near
     return error
+
+
+def _not_consistent(replacements: str, reason: FarmError) -> FarmError:
+    """The error of a graph that holds for its declared sizes only."""
+    return FarmError(
+        Code.SHAPE_MISMATCH,
+        "the graph is not consistent with the shape given in place of the one that the model fixes",
+        f"{replacements}; then {reason.what}: {reason.why}",
+        "Give the declared shape, or export the model with dynamic sizes.",
+        detail=reason.detail,
+    )
 
 
 def _invalid(why: str, **detail: int) -> FarmError:

@@ -79,6 +79,10 @@ class Rebuild:
         alone = self._old.consumers[name] == (old,) and old.inputs.count(name) == 1
         return alone and name not in self._old.output_tensors
 
+    def old_producer(self, old: Node, index: int) -> Node | None:
+        """The node of the old graph that makes this operand of a node of the old graph."""
+        return self._old.producers.get(old.inputs[index])
+
     def replaced(self, name: str, old: Node) -> str:
         """`name` as the node's result, copied where that must be a value of its own."""
         return self.emit("identity", [name]) if self.must_stay(name, old) else name

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from kernelc.graph import Graph, Group, Node
 from kernelc.media.call import shape_text
 
-COMPUTING = frozenset({"conv", "matmul", "global_average_pool", "max_pool", "average_pool", "softmax"})
+COMPUTING = frozenset(
+    {"conv", "conv_transpose", "matmul", "global_average_pool", "max_pool", "average_pool", "resize", "softmax"}
+)
 """Anchors with loops of their own."""
 EPILOGUE = frozenset({"add", "sub", "mul", "div", "relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish"})
 """Element-wise operations that can follow an anchor; they are anchors too where nothing takes them in."""

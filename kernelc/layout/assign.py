@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from kernelc.graph import Graph, Group, Node, Tensor
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.refuse import refused, where
-from kernelc.layout.window import Taps
+from kernelc.layout.window import Phase, Taps, phases
 from kernelc.media.builder import MAX_TENSOR_BYTES
 from kernelfarm.errors import Code, FarmError
 
 MAX_REACH = 2**16
 """Rows or columns of the widest window, dilation included."""
+MAX_PHASES = 8
+"""Largest stride of a transposed convolution: each phase has code of its own."""
 ALIASES = frozenset({"reshape", "identity"})
 """Anchors whose result is their operand's memory."""
 
@@ -78,6 +80,20 @@ def conv_taps(node: Node, graph: Graph) -> Taps:
     return _taps(node, graph, height, width)
 
 
+def transposed_phases(node: Node, graph: Graph) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
+    """The phases of a transposed convolution along height and along width."""
+    kernel, outputs = graph.tensors[node.inputs[1]].static_shape[2:], graph.result(node).static_shape[2:]
+    strides, dilations = node.integers("strides"), node.integers("dilations")
+    if max(strides) > MAX_PHASES:
+        raise refused(node, f"its stride is {max(strides)}; {MAX_PHASES} is the largest that is lowered")
+    _check_reach(node, kernel, dilations)
+    before = node.integers("pads")[:2]
+    rows, columns = (
+        phases(*axis) for axis in zip(outputs, strides, kernel, dilations, before, strict=True)
+    )  # fmt: skip
+    return rows, columns
+
+
 def pool_taps(node: Node, graph: Graph) -> Taps:
     """The window of a pooling node."""
     height, width = node.integers("kernel")
@@ -87,12 +103,16 @@ def pool_taps(node: Node, graph: Graph) -> Taps:
 def _taps(node: Node, graph: Graph, height: int, width: int) -> Taps:
     strides, dilations = node.integers("strides"), node.integers("dilations")
     top, left = node.integers("pads")[:2]
-    for size, dilation in zip((height, width), dilations, strict=True):
-        if (size - 1) * dilation >= MAX_REACH:
-            raise refused(node, f"a window that spans {(size - 1) * dilation + 1} rows or columns; {MAX_REACH} at most")
+    _check_reach(node, (height, width), dilations)
     rows = graph.tensors[node.inputs[0]].static_shape[2]
     outputs = graph.result(node).static_shape[2]
     return Taps(height, width, strides[0], strides[1], dilations[0], dilations[1], top, left, rows, outputs)
+
+
+def _check_reach(node: Node, kernel: Sequence[int], dilations: Sequence[int]) -> None:
+    for size, dilation in zip(kernel, dilations, strict=True):
+        if (size - 1) * dilation >= MAX_REACH:
+            raise refused(node, f"a window that spans {(size - 1) * dilation + 1} rows or columns; {MAX_REACH} at most")
 
 
 def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
@@ -104,18 +124,25 @@ def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
     roots = _roots(graph, groups)
     halos: dict[str, tuple[int, int]] = {}
     for group in groups:
-        if group.anchor.op == "conv":
+        if group.anchor.op in ("conv", "conv_transpose"):
             name = roots[group.anchor.inputs[0]]
-            taps = conv_taps(group.anchor, graph)
-            right = taps.right(image(graph.tensors[name])[2], graph.result(group.anchor).static_shape[3])
-            before = halos.get(name, (0, 0))
-            halos[name] = max(before[0], taps.left), max(before[1], right)
+            before, needed = halos.get(name, (0, 0)), _halo(group.anchor, graph, image(graph.tensors[name])[2])
+            halos[name] = max(before[0], needed[0]), max(before[1], needed[1])
     buffers = {}
     for name, root in roots.items():
         used = 1 if _stays_plain(graph, groups, root, lanes) else lanes
         buffers[name] = Buffer(*image(graph.tensors[root]), used, *halos.get(root, (0, 0)))
         _check_size(graph, root, buffers[name])
     return Layout(buffers, roots)
+
+
+def _halo(node: Node, graph: Graph, width: int) -> tuple[int, int]:
+    """Zero columns that a convolution reads before and after rows of `width`."""
+    if node.op == "conv":
+        taps = conv_taps(node, graph)
+        return taps.left, taps.right(width, graph.result(node).static_shape[3])
+    reaches = [phase.reach(width) for phase in transposed_phases(node, graph)[1]]
+    return max(left for left, _ in reaches), max(right for _, right in reaches)
 
 
 def _roots(graph: Graph, groups: Sequence[Group]) -> dict[str, str]:

@@ -42,6 +42,10 @@ def packed(weight: Weight, packing: Packing) -> bytes:
     match packing.kind:
         case "dense":
             result = _dense(array, packing)
+        case "transposed":
+            result = _dense(array.swapaxes(0, 1), packing)
+        case "plain":
+            result = array
         case "matrix":
             result = _dense(array.T[:, :, None, None], packing)
         case "depthwise":

@@ -63,6 +63,7 @@ def _add_run(writer: Writer, spec: GlobalAverage, block: Index, run: Run, x: Val
         return along_row(writer, (run,), value, lambda column, _, inner: one_tile(row, column, inner))
 
     sums = writer.loop(0, spec.x.height, 1, accumulator(writer, tile, 0.0, writer.empty(tile.shape)), one_row)
+    point = tile.lane_dims
     if run.size == 1:
-        return writer.generic("o", [(sums, "o")], total, "o", lines, "%s")
-    return writer.generic("wo", [(sums, "wo")], total, "o", lines, "%s", "w")
+        return writer.generic(point, [(sums, point)], total, point, lines, "%s")
+    return writer.generic(tile.dims, [(sums, tile.dims)], total, point, lines, "%s", "w")

@@ -10,6 +10,9 @@ from kernelc.lowering.text import Index, Value, Writer
 from kernelc.lowering.tile import BLOCK, COLUMN, LANE, along_row, clear_halo, parts, walk
 from kernelc.schedule.split import Run, chunks
 
+MOST_COPIED = 16
+"""Numbers that one vector copies."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cast:
@@ -60,14 +63,31 @@ def _move(
     lanes = max(spec.x.lanes, spec.y.lanes)
     source = _side(writer, spec.x, lanes, place, extents, dims)
     target = _side(writer, spec.y, lanes, place, extents, dims)
-    if len(dims) == 1 and spec.x.lanes != spec.y.lanes:
-        # one axis with a stride on one side: a generic that only copies would be folded into a call of memrefCopy
-        extent = max(extents)
-        return writer.move(x, source.offsets, source.axes[0], out, target.offsets, target.axes[0], extent)
+    if len(dims) == 1:
+        # a generic that only copies along one axis would be folded into a copy of bytes, which may become a call
+        pieces = _powers(max(extents)) if spec.x.lanes == spec.y.lanes else (Run(0, 1, max(extents)),)
+        for piece in pieces:
+            read, written = (
+                (*side.offsets[:2], writer.add(side.offsets[2], piece.start), side.offsets[3])
+                for side in (source, target)
+            )
+            out = writer.move(x, read, source.axes[0], out, written, target.axes[0], piece.size)
+        return out
     values = writer.slice(x, source.offsets, source.sizes, source.axes)
     before = writer.slice(out, target.offsets, target.sizes, target.axes)
     moved = writer.generic(dims, [(values, source.access)], before, target.access, [], "%a0")
     return writer.insert(moved, out, target.offsets, target.sizes)
+
+
+def _powers(extent: int) -> tuple[Run, ...]:
+    """A cover by powers of two of at most 16: other vectors are split into single numbers by some back ends."""
+    runs: list[Run] = []
+    start = 0
+    while start < extent:
+        size = min(MOST_COPIED, 1 << (extent - start).bit_length() - 1)
+        runs.append(Run(start, 1, size))
+        start += size
+    return tuple(runs)
 
 
 @dataclass(frozen=True, slots=True)

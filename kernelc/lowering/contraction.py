@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
+from kernelc.lowering.cut import Cut
 from kernelc.lowering.geometry import tap_column, tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
 from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, read, walk, window, write
+from kernelc.schedule.cost import Tail
 from kernelc.schedule.sequence import Reduction
 from kernelc.schedule.split import Run, balanced
 
@@ -26,7 +28,7 @@ class Contraction:
     """y = steps(bias + sum over taps and input channels of x * w).
 
     `x` holds zero columns for all taps outside the image; rows outside are left out by the kernel. `blocks` x `columns`
-    is the tile: accumulators are blocks * columns vectors.
+    is the tile: accumulators are blocks * columns vectors. `tail` is the tile of the last block where that has another.
     """
 
     x: Buffer
@@ -36,6 +38,7 @@ class Contraction:
     steps: tuple[Step, ...]
     blocks: int
     columns: int
+    tail: Tail | None = None
 
     @property
     def weights(self) -> Shape:
@@ -67,17 +70,18 @@ def lower(spec: Contraction) -> Kernel:
 
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, run.size)
+        lanes, width = cut.tile(run)
         return along_row(
-            writer, balanced(spec.y.width, spec.columns), current,
-            lambda column, columns, value: one_tile(Tile(block, row, column, run.size, columns, spec.y.lanes), value),
+            writer, balanced(spec.y.width, width), current,
+            lambda column, columns, value: one_tile(Tile(block, row, column, run.size, columns, lanes), value),
         )  # fmt: skip
 
-    runs = balanced(spec.y.blocks, spec.blocks)
-    result = walk(writer, runs, spec.y.height, out, one_row)
+    cut = Cut(spec.y.blocks, spec.y.lanes, spec.blocks, spec.columns, spec.tail)
+    result = walk(writer, cut.runs, spec.y.height, out, one_row)
     return kernel(
         writer, [x, weights, *bias, *others], out, result, reductions,
-        parts=parts(runs, spec.y.height),
-        tile=f"{spec.blocks}x{spec.columns}",
+        parts=parts(cut.runs, spec.y.height),
+        tile=cut.text,
         flop=2 * spec.y.channels * spec.x.channels * spec.taps.pairs(spec.x.width, spec.y.width),
     )  # fmt: skip
 
@@ -91,40 +95,63 @@ def _row_of_taps(
     total: Value,
     reductions: set[Reduction],
 ) -> Value:
-    """`total` plus all taps of one kernel row: one generic per tap and per run of full or partial channel blocks.
-
-    `rows` is the kernel row and the input row that it reads.
-    """
+    """`total` plus all taps of one kernel row; `rows` is the kernel row and the input row that it reads."""
     kernel_row, row = rows
-    lanes = spec.x.lanes
-    full, rest = divmod(spec.x.channels, lanes)
-    channels = [(0, full, lanes)] * (full > 0) + [(full, 1, rest)] * (rest > 0)
 
     def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
-        for first, blocks, inner in channels:
-            loops = ("p" if blocks > 1 else "") + ("i" if inner > 1 else "")
-            kind = Reduction(len(tile.dims), len(loops))
-            reductions.update({kind} if loops else ())
-            current = writer.generic(
-                tile.dims + loops,
-                [
-                    _input(writer, spec, tile, (first, row, column, 0), blocks, inner, sources[0]),
-                    _weights(writer, tile, (tile.block, kernel_row, tap, first * lanes, 0), blocks, inner, sources[1]),
-                ],
-                current, tile.dims, MULTIPLY_ADD, "%s", loops, kind.tag if loops else "",
-            )  # fmt: skip
-        return current
+        place = Place(kernel_row, tap, row, column, spec.taps.column_stride)
+        return add_tap(writer, spec.x, tile, place, sources, current, reductions)
 
     return tap_row(writer, 0, spec.taps.width, total, one_tap)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One tap of a tile: its element of the kernel, and the row, first column and column stride of the input."""
+
+    kernel_row: Index
+    kernel_column: Index
+    row: Index
+    column: Index
+    stride: int
+
+
+def add_tap(
+    writer: Writer,
+    x: Buffer,
+    tile: Tile,
+    place: Place,
+    sources: tuple[Value, Value],
+    total: Value,
+    reductions: set[Reduction],
+) -> Value:
+    """`total` plus one tap over all input channels; `sources` are the input in buffer `x` and the packed weights."""
+    full, rest = divmod(x.channels, x.lanes)
+    channels = [(0, full, x.lanes)] * (full > 0) + [(full, 1, rest)] * (rest > 0)
+    for first, blocks, inner in channels:
+        loops = ("p" if blocks > 1 else "") + ("i" if inner > 1 else "")
+        kind = Reduction(len(tile.dims), len(loops))
+        reductions |= {kind} if loops else set()
+        taken = (first, place.row, place.column, 0)
+        weights = (tile.block, place.kernel_row, place.kernel_column, first * x.lanes, 0)
+        total = writer.generic(
+            tile.dims + loops,
+            [
+                _input(writer, place.stride, tile, taken, blocks, inner, sources[0]),
+                _weights(writer, tile, weights, blocks, inner, sources[1]),
+            ],
+            total, tile.dims, MULTIPLY_ADD, "%s", loops, kind.tag if loops else "",
+        )  # fmt: skip
+    return total
+
+
 def _input(
-    writer: Writer, spec: Contraction, tile: Tile, offsets: tuple[Index, ...], blocks: int, inner: int, x: Value
+    writer: Writer, stride: int, tile: Tile, offsets: tuple[Index, ...], blocks: int, inner: int, x: Value
 ) -> tuple[Value, str]:
     access = ("p" if blocks > 1 else "") + ("w" if tile.columns > 1 else "") + ("i" if inner > 1 else "")
     axes = [{"p": 0, "w": 2, "i": 3}[letter] for letter in access]
-    strides = (1, 1, spec.taps.column_stride, 1)
+    strides = (1, 1, stride, 1)
     return writer.slice(x, offsets, (blocks, 1, tile.columns, inner), axes, strides), access
 
 
@@ -133,6 +160,6 @@ def _weights(
 ) -> tuple[Value, list[str]]:
     channels = {(True, True): [f"p * {inner} + i"], (True, False): ["p"], (False, True): ["i"], (False, False): []}
     channel = channels[blocks > 1, inner > 1]
-    axes = ([0] if tile.blocks > 1 else []) + ([3] if channel else []) + [4]
+    axes = ([0] if tile.blocks > 1 else []) + ([3] if channel else []) + ([4] if tile.lanes > 1 else [])
     sizes = (tile.blocks, 1, 1, blocks * inner, tile.lanes)
-    return writer.slice(weights, offsets, sizes, axes), [*(["b"] if tile.blocks > 1 else []), *channel, "o"]
+    return writer.slice(weights, offsets, sizes, axes), [*(["b"] if tile.blocks > 1 else []), *channel, *tile.lane_dims]

@@ -12,8 +12,6 @@ from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
 from kernelc.lowering.tile import (
-    COLUMN,
-    LANE,
     Tile,
     accumulator,
     along_row,
@@ -91,13 +89,14 @@ def _row_of_taps(
     """`total` plus the taps of one kernel row; `rows` is the kernel row and the input row that it reads."""
     x, weights = sources
     kernel_row, row = rows
-    axes = [COLUMN, LANE] if tile.columns > 1 else [LANE]
     strides = (1, 1, spec.taps.column_stride, 1)
 
     def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
-        pixels = writer.slice(x, [tile.block, row, column, 0], (1, 1, tile.columns, tile.lanes), axes, strides)
-        taps = writer.slice(weights, [tile.block, kernel_row, tap, 0], (1, 1, 1, tile.lanes), [LANE])
-        return writer.generic(tile.dims, [(pixels, tile.dims), (taps, "o")], current, tile.dims, MULTIPLY_ADD, "%s")
+        pixels = writer.slice(x, [tile.block, row, column, 0], (1, 1, tile.columns, tile.lanes), tile.axes, strides)
+        taps = writer.slice(weights, [tile.block, kernel_row, tap, 0], (1, 1, 1, tile.lanes), tile.lane_axes)
+        return writer.generic(
+            tile.dims, [(pixels, tile.dims), (taps, tile.lane_dims)], current, tile.dims, MULTIPLY_ADD, "%s"
+        )
 
     return tap_row(writer, 0, spec.taps.width, total, one_tap)

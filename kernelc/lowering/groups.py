@@ -8,17 +8,29 @@ from math import isqrt
 from typing import Literal
 
 from kernelc.graph import Graph, Group, Node
-from kernelc.layout.assign import ALIASES, conv_taps, pool_taps
+from kernelc.layout.assign import ALIASES, conv_taps, pool_taps, transposed_phases
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.packing import Packing
 from kernelc.layout.refuse import refused
 from kernelc.layout.segments import Use
 from kernelc.layout.window import Taps
-from kernelc.lowering import average, cast, contraction, depthwise, elementwise, pool, softmax
+from kernelc.lowering import (
+    average,
+    cast,
+    concat,
+    contraction,
+    conv_transpose,
+    depthwise,
+    elementwise,
+    pool,
+    resize,
+    softmax,
+)
 from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.operands import Context, Operand, PortOperand, epilogue_steps, step_of
 from kernelc.lowering.steps import BINARY, UNARY, Step
-from kernelc.schedule.cost import Machine, contraction_tile, depthwise_columns, stream_columns
+from kernelc.numerics.resampling import tables
+from kernelc.schedule.cost import ContractionTile, Machine, contraction_cut, depthwise_columns, stream_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,67 @@ def _conv(context: Context, machine: Machine, group: Group, steps: tuple[Step, .
     return depthwise.lower(depthwise.Depthwise(x, y, taps, len(reads) > 2, steps, columns)), reads
 
 
+def _conv_transpose(
+    context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    node, graph = group.anchor, context.graph
+    weight = graph.weights.get(node.inputs[1])
+    if weight is None:
+        raise refused(node, "its weights are not constant")
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    depthwise = node.integer("group") == x.channels == y.channels and x.channels > 1
+    if node.integer("group") != 1 and not depthwise:
+        raise refused(node, "a grouped transposed convolution is lowered only where each group is one channel")
+    packing = Packing("depthwise" if depthwise else "transposed", context.lanes, y.channels)
+    reads: list[Operand] = [context.value(node.inputs[0]), Use(weight, packing), *_bias(context, node, y)]
+    rows, columns = transposed_phases(node, graph)
+    taps = max(1, max(phase.taps for phase in rows) * max(phase.taps for phase in columns))
+    width = max(phase.count for phase in columns)
+    tile = ContractionTile(1, stream_columns(machine), rows[0].count, width)
+    if not depthwise:
+        tile = contraction_cut(
+            machine, steps=taps * x.channels, exits=taps, channels=y.channels, images=[(rows[0].count, width)]
+        )
+    height, wide = weight.shape[2:]
+    strides = node.integers("strides")
+    spec = conv_transpose.ConvTranspose(
+        x, y, rows, columns, (height, wide), (strides[0], strides[1]), len(reads) > 2, steps, tile.blocks, tile.columns,
+        tile.tail, depthwise,
+    )  # fmt: skip
+    return conv_transpose.lower(spec), reads
+
+
+def _resize(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    rows, columns = tables(node, (x.height, x.width), (y.height, y.width))
+    if (rows.outside.any() or columns.outside.any()) and node.real("extrapolation") != 0:
+        raise refused(node, "it crops beyond the image with an extrapolation value other than 0")
+    reads: list[Operand] = [context.value(node.inputs[0])]
+    down, across = resize.factor(rows, x.height), resize.factor(columns, x.width)
+    if down is not None and across is not None and across <= resize.MOST_REPEATS:
+        width = max(1, stream_columns(machine) // across)
+        return resize.lower_repeat(resize.Repeat(x, y, down, across, steps, width)), reads
+    if columns.taps > resize.MOST_TAPS:
+        raise refused(node, f"a column reads {columns.taps} others; {resize.MOST_TAPS} at most are lowered")
+    reads += [Use(resize.weights_of(table), Packing("plain", 1, len(table.indices))) for table in (rows, columns)]
+    return resize.lower_resample(resize.Resample(x, y, rows.taps, columns.taps, steps)), reads
+
+
+def _concat(context: Context, machine: Machine, group: Group, _steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    if any(name in context.graph.weights for name in node.inputs):
+        raise refused(node, "one of its operands is a constant")
+    if len(node.inputs) > concat.MOST_SOURCES:
+        raise refused(node, f"it joins {len(node.inputs)} values; {concat.MOST_SOURCES} at most are lowered")
+    axis = node.integer("axis")
+    if axis == 0:
+        raise refused(node, "it joins batches")
+    buffers = tuple(context.buffer(name) for name in node.inputs)
+    spec = concat.Concat(buffers, context.buffer(group.output), axis, stream_columns(machine))
+    return concat.lower(spec), [context.value(name) for name in node.inputs]
+
+
 def _matmul(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
     node = group.anchor
     weight = context.graph.weights.get(node.inputs[1])
@@ -102,11 +175,11 @@ def _contraction(machine: Machine, x: Buffer, y: Buffer, taps: Taps, bias: bool,
     """A dense kernel with the cheapest tile; an image without halos may be seen with other rows where taps are 1x1."""
     images = _images(x, y, taps, steps)
     full, rest = divmod(x.channels, x.lanes)
-    tile = contraction_tile(
+    tile = contraction_cut(
         machine,
         steps=taps.height * taps.width * x.channels,
         exits=taps.height * taps.width * ((full > 0) + (rest > 0)),
-        blocks=y.blocks,
+        channels=y.channels,
         images=images,
     )
     size = (tile.height, tile.width)
@@ -114,7 +187,7 @@ def _contraction(machine: Machine, x: Buffer, y: Buffer, taps: Taps, bias: bool,
         x, y = x.reshaped(*size), y.reshaped(*size)
         taps = replace(taps, rows=tile.height, outputs=tile.height)
         steps = tuple(_reshaped_step(step, size) for step in steps)
-    return contraction.lower(contraction.Contraction(x, y, taps, bias, steps, tile.blocks, tile.columns))
+    return contraction.lower(contraction.Contraction(x, y, taps, bias, steps, tile.blocks, tile.columns, tile.tail))
 
 
 def _images(x: Buffer, y: Buffer, taps: Taps, steps: tuple[Step, ...]) -> list[tuple[int, int]]:
@@ -186,6 +259,9 @@ def _elementwise(
 _ELEMENTWISE = (*BINARY, *UNARY)
 _FORMS: Mapping[str, Form] = {
     "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "resize": _resize,
+    "concat": _concat,
     "matmul": _matmul,
     "global_average_pool": _global_average,
     "max_pool": _pool,

@@ -1,7 +1,12 @@
-"""Object files of kernels: MLIR passes in this process, the pinned clang in parallel beside it."""
+"""Object files of kernels: MLIR passes in this process, the pinned clang in parallel beside it.
+
+An object whose kernel has the same text may come from a folder of earlier ones instead. That folder decides no byte of
+an honest build: whoever gives it answers for its entries being what this compiler makes of the same text.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +14,9 @@ from pathlib import Path
 
 from kernelc.lowering import llvm
 from kernelc.lowering.kernel import Kernel
-from kernelfarm.digest import Digest, of_bytes, of_file
+from kernelfarm.digest import Digest, hex_of, of_bytes, of_file
+from kernelfarm.errors import FarmError
+from kernelfarm.objects import Entry
 from toolchains import zig
 from toolchains.target import Target
 
@@ -19,11 +26,16 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object file and the digests of its IR and of itself."""
+    """An object file and the digests of its IR and of itself; `reused` when it comes from an earlier compile."""
 
     path: Path
     llvm: Digest
     digest: Digest
+    reused: bool = False
+
+    def entry(self) -> Entry:
+        """What a later compile may take instead of compiling."""
+        return Entry(self.llvm, self.path.read_bytes())
 
 
 def build_objects(
@@ -32,23 +44,48 @@ def build_objects(
     folder: Path,
     *,
     jobs: int,
-    done: Callable[[str], None] | None = None,
+    known: Path | None = None,
+    done: Callable[[str, Object], None] | None = None,
 ) -> dict[str, Object]:
-    """One object per kernel in `folder`, by symbol, compiled by at most `jobs` processes; `done` hears of each."""
+    """One object per kernel in `folder`, by symbol, compiled by at most `jobs` processes; `done` hears of each.
+
+    `known` is a folder of entries to take instead, by the digests of the kernels' texts; None for none.
+    """
+    objects = {symbol: found for symbol, kernel in kernels.items() if (found := _taken(known, kernel, folder))}
     waiting: dict[str, tuple[Digest, Future[Path]]] = {}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         for symbol, kernel in kernels.items():
+            if symbol in objects:
+                continue
             text = llvm.lower(kernel, target)
             source = folder / f"{symbol}.ll"
             source.write_text(text, encoding="utf-8")
             waiting[symbol] = of_bytes(text.encode()), pool.submit(_compile, source, target)
-        objects = {}
-        for symbol, (digest, future) in waiting.items():
-            path = future.result()
-            objects[symbol] = Object(path, digest, of_file(path))
+        for symbol in kernels:
+            if symbol not in objects:
+                digest, future = waiting[symbol]
+                path = future.result()
+                objects[symbol] = Object(path, digest, of_file(path))
             if done is not None:
-                done(symbol)
-    return objects
+                done(symbol, objects[symbol])
+    return {symbol: objects[symbol] for symbol in kernels}
+
+
+def _taken(known: Path | None, kernel: Kernel, folder: Path) -> Object | None:
+    """The object of an earlier compile, copied into `folder`; a damaged entry counts as none, and the log says so."""
+    if known is None:
+        return None
+    source = known / hex_of(kernel.digest)
+    try:
+        entry = Entry.from_bytes(source.read_bytes(), source.name)
+    except FileNotFoundError:
+        return None
+    except (FarmError, OSError) as reason:
+        print(f"not taken from the object cache: {reason}", file=sys.stderr)
+        return None
+    path = folder / f"{kernel.symbol}.o"
+    path.write_bytes(entry.data)
+    return Object(path, entry.llvm, of_bytes(entry.data), reused=True)
 
 
 def _compile(source: Path, target: Target) -> Path:

@@ -12,7 +12,7 @@ from kernelc.lowering.geometry import tap_column, tap_loop, tap_range, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import COLUMN, LANE, Tile, accumulator, along_row, clear_halo, parts, walk, window, write
+from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, walk, window, write
 from kernelc.schedule.split import Run, balanced
 
 LOWEST = float("-inf")
@@ -111,12 +111,15 @@ def _one_segment(
 
 def _row_of_taps(writer: Writer, spec: Pool, tile: Tile, segment: Segment, row: Index, x: Value, total: Value) -> Value:
     combine = "maximumf" if spec.kind == "max" else "addf"
-    axes = [COLUMN, LANE] if tile.columns > 1 else [LANE]
 
     def one_tap(tap: Index, current: Value) -> Value:
         column = tap_column(writer, spec.taps, tile.column, tap, spec.x.left)
         pixels = writer.slice(
-            x, [tile.block, row, column, 0], (1, 1, tile.columns, tile.lanes), axes, (1, 1, spec.taps.column_stride, 1)
+            x,
+            [tile.block, row, column, 0],
+            (1, 1, tile.columns, tile.lanes),
+            tile.axes,
+            (1, 1, spec.taps.column_stride, 1),
         )
         lines = [f"%s = arith.{combine} %acc, %a0 : f32"]
         return writer.generic(tile.dims, [(pixels, tile.dims)], current, tile.dims, lines, "%s")

@@ -12,7 +12,7 @@ from kernelc.layout.segments import Use, WeightsFile, weights_file
 from kernelc.lowering.groups import Lowered, boundary_input, boundary_output, check_anchor, lower_group
 from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.operands import Context, ValueOperand
-from kernelc.schedule.cost import Machine
+from kernelc.schedule.cost import LEAST_LANES, Machine
 from kernelfarm.errors import Code, FarmError
 from toolchains.target import Target
 
@@ -41,17 +41,20 @@ class Program:
 
 def machine_of(target: Target) -> Machine:
     """What schedules need to know of a target."""
-    return Machine(target.vector.f32_lanes, target.vector.registers, target.memory.l2_bytes)
+    vector = target.vector
+    lanes = max(vector.f32_lanes, LEAST_LANES)
+    split = lanes // vector.f32_lanes
+    return Machine(lanes, vector.registers // split, target.memory.l2_bytes, split, vector.fma_ports, vector.broadcast)
 
 
-def build_program(graph: Graph, groups: Sequence[Group], target: Target) -> Program:
-    """Lower every group and plan the memory.
+def build_program(graph: Graph, groups: Sequence[Group], target: Target, machine: Machine | None = None) -> Program:
+    """Lower every group and plan the memory; `machine` stands for `machine_of(target)` where schedules are tried out.
 
     Raises `FarmError` OPERATOR_NOT_LOWERED or LAYOUT_INFEASIBLE with the node or value.
     """
     for group in groups:
         check_anchor(graph, group)
-    machine = machine_of(target)
+    machine = machine or machine_of(target)
     layout = assign(graph, groups, machine.lanes)
     context = Context(graph, layout, machine.lanes)
     _check_outputs(graph, layout)
@@ -59,7 +62,9 @@ def build_program(graph: Graph, groups: Sequence[Group], target: Target) -> Prog
     ops += [op for group in groups if (op := lower_group(context, machine, group)) is not None]
     ops += [boundary_output(context, number) for number in range(len(graph.outputs))]
     uses = [operand for op in ops for operand in op.operands if isinstance(operand, Use)]
-    return Program(graph, layout, tuple(ops), plan(lifetimes(ops, layout)), weights_file(uses))
+    arena, weights = plan(lifetimes(ops, layout)), weights_file(uses)
+    _check_reach(target, max(arena.bytes, len(weights.data)))
+    return Program(graph, layout, tuple(ops), arena, weights)
 
 
 def lifetimes(ops: Sequence[Lowered], layout: Layout) -> list[Lifetime]:
@@ -70,6 +75,18 @@ def lifetimes(ops: Sequence[Lowered], layout: Layout) -> list[Lifetime]:
             if isinstance(operand, ValueOperand):
                 steps.setdefault(operand.name, []).append(step)
     return [Lifetime(name, layout.buffers[name].bytes, found[0], found[-1]) for name, found in steps.items()]
+
+
+def _check_reach(target: Target, size: int) -> None:
+    """Raise `FarmError` LAYOUT_INFEASIBLE for memory of `size` bytes that indices of the target do not reach."""
+    if size >= 1 << (target.index_bits - 1):
+        raise FarmError(
+            Code.LAYOUT_INFEASIBLE,
+            f"the model needs {size} bytes in one piece",
+            f"{target.name} has indices of {target.index_bits} bits",
+            "Build with a smaller --shape.",
+            {"bytes": size, "target": target.name},
+        )
 
 
 def _check_outputs(graph: Graph, layout: Layout) -> None:

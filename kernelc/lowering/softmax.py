@@ -52,6 +52,7 @@ def _one_pixel(
     writer: Writer, spec: Softmax, sources: tuple[Value, list[Value]], row: Index, column: Index, out: Value
 ) -> Value:
     x, others = sources
+    lanes = Tile(0, row, column, 1, 1, spec.x.lanes)
 
     def at(block: Index) -> Tile:
         return Tile(block, row, column, 1, 1, spec.x.lanes)
@@ -64,7 +65,7 @@ def _one_pixel(
         result = exponential(body, body.op("subf", "%a0", "%a1", ""))
         pixels = window(writer, x, spec.x, at(block))
         target = window(writer, value, spec.y, at(block))
-        done = writer.generic("o", [(pixels, "o"), (peak, "")], target, "o", body.lines, result)
+        done = writer.generic(lanes.dims, [(pixels, lanes.dims), (peak, "")], target, lanes.dims, body.lines, result)
         return write(writer, done, value, spec.y, at(block))
 
     def add(block: Index, valid: int, value: Value) -> Value:
@@ -72,14 +73,14 @@ def _one_pixel(
 
     def divide(block: Index, _valid: int, value: Value) -> Value:
         target = window(writer, value, spec.y, at(block))
-        lines = ["%s = arith.divf %acc, %a0 : f32"]
-        share = writer.generic("o", [(total, "")], target, "o", lines, "%s")
+        body = ["%s = arith.divf %acc, %a0 : f32"]
+        share = writer.generic(lanes.dims, [(total, "")], target, lanes.dims, body, "%s")
         return write(writer, finish(writer, at(block), share, spec.steps, others), value, spec.y, at(block))
 
-    peaks = _blocks(writer, spec.x, accumulator(writer, at(0), LOWEST, writer.empty((spec.x.lanes,))), largest)
+    peaks = _blocks(writer, spec.x, accumulator(writer, at(0), LOWEST, writer.empty(lanes.shape)), largest)
     peak = _lanes(writer, peaks, LOWEST, "maximumf")
     powered = _blocks(writer, spec.x, out, powers)
-    sums = _blocks(writer, spec.x, accumulator(writer, at(0), 0.0, writer.empty((spec.x.lanes,))), add)
+    sums = _blocks(writer, spec.x, accumulator(writer, at(0), 0.0, writer.empty(lanes.shape)), add)
     total = _lanes(writer, sums, 0.0, "addf")
     return _blocks(writer, spec.x, powered, divide)
 
@@ -96,15 +97,18 @@ def _combine(writer: Writer, pixels: Value, value: Value, valid: int, neutral: f
     """`value` combined lane by lane with `pixels`, whose lanes from `valid` on count as `neutral`."""
     body = Body(writer)
     name = "%a0"
-    if valid < pixels.shape[0]:
+    if pixels.shape and valid < pixels.shape[0]:
         lane = body.define("linalg.index 0 : index")
         inside = body.define(f"arith.cmpi ult, {lane}, {writer.index(valid)} : index")
         name = body.define(f"arith.select {inside}, %a0, {writer.scalar(neutral)} : f32")
     result = body.op(op, "%acc", name, "")
-    return writer.generic("o", [(pixels, "o")], value, "o", body.lines, result)
+    dims = "o" if pixels.shape else ""
+    return writer.generic(dims, [(pixels, dims)], value, dims, body.lines, result)
 
 
 def _lanes(writer: Writer, lanes: Value, neutral: float, op: str) -> Value:
     """All lanes combined into one number."""
+    if not lanes.shape:
+        return lanes
     start = writer.generic("", [], writer.empty(()), "", [], writer.scalar(neutral))
     return writer.generic("o", [(lanes, "o")], start, "", [f"%s = arith.{op} %acc, %a0 : f32"], "%s", "o")

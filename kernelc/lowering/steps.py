@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class Body:
         return self.define(f"arith.{name} {left}, {right} {flags} : f32")
 
     def at_least(self, value: str, bound: float) -> str:
-        """max(value, bound); NaN stays NaN. One instruction on x86 in this form (arith.maximumf takes three)."""
+        """max(value, bound); NaN stays NaN. One instruction on x86 in this form; `with_maximum` writes the other."""
         return self._bounded("olt", value, bound)
 
     def at_most(self, value: str, bound: float) -> str:
@@ -61,6 +62,17 @@ class Body:
         limit = self.writer.scalar(bound)
         outside = self.define(f"arith.cmpf {predicate}, {value}, {limit} : f32")
         return self.define(f"arith.select {outside}, {limit}, {value} : f32")
+
+
+_BOUNDED = re.compile(
+    r"^(%\w+) = arith\.cmpf (olt|ogt), (%\w+), (%\w+) : f32\n(%\w+) = arith\.select \1, \4, \3 : f32$", re.MULTILINE
+)
+
+
+def with_maximum(text: str) -> str:
+    """A kernel's text in which `Body.at_least` and `Body.at_most` are arith.maximumf and arith.minimumf."""
+    names = {"olt": "maximumf", "ogt": "minimumf"}
+    return _BOUNDED.sub(lambda found: f"{found[5]} = arith.{names[found[2]]} {found[3]}, {found[4]} : f32", text)
 
 
 def apply(body: Body, step: Step, value: str, operand: str | None) -> str:

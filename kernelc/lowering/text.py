@@ -109,9 +109,11 @@ class Writer:
             self.define(f"tensor.extract_slice {source.name}{text} : {source.type} to {tensor_type(shape)}"), shape
         )
 
-    def insert(self, part: Value, whole: Value, offsets: Sequence[Index], sizes: Shape) -> Value:
+    def insert(
+        self, part: Value, whole: Value, offsets: Sequence[Index], sizes: Shape, strides: Shape | None = None
+    ) -> Value:
         """A rank-expanding `tensor.insert_slice` of `part` into `whole`."""
-        text = self._window(offsets, sizes, None)
+        text = self._window(offsets, sizes, strides)
         name = self.define(f"tensor.insert_slice {part.name} into {whole.name}{text} : {part.type} into {whole.type}")
         return Value(name, whole.shape)
 

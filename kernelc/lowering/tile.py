@@ -30,11 +30,28 @@ class Tile:
     blocks: int
     columns: int
     lanes: int
+    step: int = 1
+    """From one column of the tile to the next: more than one where phases of an image are written one by one."""
+
+    @property
+    def strides(self) -> Shape:
+        """Steps of a four-dimensional window."""
+        return (1, 1, self.step, 1)
 
     @property
     def dims(self) -> str:
         """The loops over the tile."""
-        return ("b" if self.blocks > 1 else "") + ("w" if self.columns > 1 else "") + "o"
+        return ("b" if self.blocks > 1 else "") + ("w" if self.columns > 1 else "") + self.lane_dims
+
+    @property
+    def lane_dims(self) -> str:
+        """The loop over the lanes; there is none where a block is one channel."""
+        return "o" if self.lanes > 1 else ""
+
+    @property
+    def lane_axes(self) -> tuple[int, ...]:
+        """The axis of a four-dimensional window that `lane_dims` runs along."""
+        return (LANE,) if self.lanes > 1 else ()
 
     @property
     def channel_dims(self) -> str:
@@ -78,13 +95,13 @@ def read(writer: Writer, source: Value, buffer: Buffer, tile: Tile) -> tuple[Val
 def window(writer: Writer, source: Value, buffer: Buffer, tile: Tile) -> Value:
     """The tile's window of a tensor of the output's size."""
     offsets = [tile.block, tile.row, writer.add(tile.column, buffer.left), 0]
-    return writer.slice(source, offsets, (tile.blocks, 1, tile.columns, tile.lanes), tile.axes)
+    return writer.slice(source, offsets, (tile.blocks, 1, tile.columns, tile.lanes), tile.axes, tile.strides)
 
 
 def write(writer: Writer, result: Value, out: Value, buffer: Buffer, tile: Tile) -> Value:
     """`out` with the tile's window replaced."""
     offsets = [tile.block, tile.row, writer.add(tile.column, buffer.left), 0]
-    return writer.insert(result, out, offsets, (tile.blocks, 1, tile.columns, tile.lanes))
+    return writer.insert(result, out, offsets, (tile.blocks, 1, tile.columns, tile.lanes), tile.strides)
 
 
 def clear_halo(writer: Writer, out: Value, buffer: Buffer, block: Index, row: Index, blocks: int) -> Value:
@@ -113,27 +130,31 @@ def walk(
     rows: int,
     out: Value,
     row_body: RowBody,
+    base: int = 0,
 ) -> Value:
-    """Loops over the parts [%begin, %end): part = tile * rows + row, over the channel-block tiles of `runs`.
+    """Loops over the parts [%begin, %end): part = base + tile * rows + row, over the channel-block tiles of `runs`.
 
     `row_body(first block, run, row, out)` writes one row of one tile of `run` and returns `out`. The bounds are exact,
-    so any cut of the range gives the same bits.
+    so any cut of the range gives the same bits; several walks with a base of their own make one kernel.
     """
     first = 0
+    begin, end = (writer.index(writer.add(bound, -base)) for bound in ("%begin", "%end"))
     for run in runs:
-        low = writer.binary("maxsi", writer.binary("divsi", "%begin", rows), first)
-        high = writer.binary("minsi", writer.binary("ceildivsi", "%end", rows), first + run.count)
-        body = _tile_loop(writer, run, first, rows, row_body)
+        low = writer.binary("maxsi", writer.binary("divsi", begin, rows), first)
+        high = writer.binary("minsi", writer.binary("ceildivsi", end, rows), first + run.count)
+        body = _tile_loop(writer, run, first, rows, row_body, (begin, end))
         out = writer.loop(low, high, 1, out, body)
         first += run.count
     return out
 
 
-def _tile_loop(writer: Writer, run: Run, first: int, rows: int, row_body: RowBody) -> Callable[[str, Value], Value]:
+def _tile_loop(
+    writer: Writer, run: Run, first: int, rows: int, row_body: RowBody, bounds: tuple[str, str]
+) -> Callable[[str, Value], Value]:
     def body(tile: str, out: Value) -> Value:
         base = writer.mul(tile, rows)
-        low = writer.binary("maxsi", writer.binary("subi", "%begin", base), 0)
-        high = writer.binary("minsi", writer.binary("subi", "%end", base), rows)
+        low = writer.binary("maxsi", writer.binary("subi", bounds[0], base), 0)
+        high = writer.binary("minsi", writer.binary("subi", bounds[1], base), rows)
         block = writer.add(writer.mul(writer.add(tile, -first), run.size), run.start)
         return writer.loop(low, high, 1, out, lambda row, inner: row_body(block, run, row, inner))
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from kernelc.graph import Node
-from kernelc.media import rules_data, rules_math, rules_window
+from kernelc.media import rules_data, rules_math, rules_resize, rules_window
 from kernelc.media.call import Call, Illegal, Rule, Shape, Undetermined, require
 from kernelc.media.ops import OPS, AttrDef, OpDef
 from kernelc.symbols import ShapeTooComplex
 
-RULES: dict[str, Rule] = {**rules_math.RULES, **rules_window.RULES, **rules_data.RULES}
+RULES: dict[str, Rule] = {
+    **rules_math.RULES,
+    **rules_window.RULES,
+    **rules_data.RULES,
+    **rules_resize.RULES,
+}
 MAX_RANK = 8
 """Ranks above this are refused: the device's table of tensors has eight sizes."""
 MAX_INT = 2**63 - 1

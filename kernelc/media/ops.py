@@ -70,6 +70,28 @@ def _window(*extra: AttrDef) -> tuple[AttrDef, ...]:
 
 
 _AXIS = AttrDef("axis", "int", least=0)
+COORDINATES = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)  # fmt: skip
+"""How Resize maps an output place to an input place (ONNX coordinate_transformation_mode)."""
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_RESIZE = (
+    AttrDef("mode", "text", choices=("nearest", "linear", "cubic")),
+    AttrDef("coordinates", "text", choices=COORDINATES),
+    AttrDef("rounding", "text", choices=ROUNDINGS),
+    AttrDef("sizes", "ints", least=1),
+    AttrDef("scale_h", "real"),
+    AttrDef("scale_w", "real"),
+    AttrDef("antialias", "int", least=0, most=1),
+    AttrDef("cubic_a", "real"),
+    AttrDef("exclude_outside", "int", least=0, most=1),
+    AttrDef("crop_top", "real"),
+    AttrDef("crop_left", "real"),
+    AttrDef("crop_bottom", "real"),
+    AttrDef("crop_right", "real"),
+    AttrDef("extrapolation", "real"),
+)
 _TYPE_NAMES = tuple(sorted(NUMPY_TYPES))
 
 _TABLE = (
@@ -95,6 +117,12 @@ _TABLE = (
           "bottom, right.", ("x", "w"), ("b",), dtypes=FLOATS,
           attrs=(AttrDef("strides", "ints", least=1, length=2), AttrDef("pads", "ints", least=0, length=4),
                  AttrDef("dilations", "ints", least=1, length=2), AttrDef("group", "int", least=1))),
+    OpDef("conv_transpose", "Transposed conv: element i of x adds x * w[k] to i * stride + k * dilation - pad of the "
+          "result; w is [C,O/group,KH,KW], b [O]; output_padding makes it larger at the end.", ("x", "w"), ("b",),
+          dtypes=FLOATS,
+          attrs=(AttrDef("strides", "ints", least=1, length=2), AttrDef("pads", "ints", least=0, length=4),
+                 AttrDef("dilations", "ints", least=1, length=2), AttrDef("group", "int", least=1),
+                 AttrDef("output_padding", "ints", least=0, length=2))),
     OpDef("matmul", "Matrix product over the last two dimensions (others broadcast), plus b [N].", ("x", "y"), ("b",)),
     OpDef("batch_norm", "(x - mean) / sqrt(var + epsilon) * scale + bias over the channels (dimension 1).",
           ("x", "scale", "bias", "mean", "var"), dtypes=FLOATS, attrs=(AttrDef("epsilon", "real"),)),
@@ -102,6 +130,10 @@ _TABLE = (
     OpDef("max_pool", "Largest element of each window of x [N,C,H,W]; padding never wins.", attrs=_window()),
     OpDef("average_pool", "Mean of each window of x [N,C,H,W]; padding counts as zeros if count_include_pad.",
           dtypes=FLOATS, attrs=_window(AttrDef("count_include_pad", "int", least=0, most=1))),
+    OpDef("reduce_mean", "Mean over the dimensions `axes`, which become 1, or go unless keep_dims.", dtypes=FLOATS,
+          attrs=(AttrDef("axes", "ints", least=0), AttrDef("keep_dims", "int", least=0, most=1))),
+    OpDef("resize", "x [N,C,H,W] with H and W resampled as ONNX Resize; `sizes` may be empty: size * scale, rounded "
+          "down; a scale of 0 is the quotient of the sizes.", dtypes=FLOATS, attrs=_RESIZE),
     OpDef("softmax", "exp(x) / sum(exp(x)) along the axis.", dtypes=FLOATS, attrs=(_AXIS,)),
     OpDef("reshape", "The same elements in row-major order in another shape.", dtypes=ANY,
           attrs=(AttrDef("shape", "ints", least=0),)),

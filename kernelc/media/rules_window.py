@@ -63,6 +63,46 @@ def _conv(call: Call) -> tuple[str, Shape]:
     return value.dtype, (value.shape[0], outputs, *spatial)
 
 
+def _conv_transpose(call: Call) -> tuple[str, Shape]:
+    value, weight, *bias = call.tensors
+    require(all(tensor.dtype == value.dtype for tensor in call.tensors), "operands must have the same element type")
+    require(len(value.shape) == 4, f"x must be N,C,H,W, not {shape_text(value.shape)}")
+    require(len(weight.shape) == 4 and weight.is_static, f"w must be C,O,KH,KW, not {shape_text(weight.shape)}")
+    channels, depth, *kernel = weight.static_shape
+    node = call.node
+    group = node.integer("group")
+    require(min(weight.static_shape) > 0, f"w is empty: {shape_text(weight.shape)}")
+    require(channels % group == 0, f"{channels} input channels do not divide into {group} groups")
+    require(value.shape[1] == channels, f"x has {value.shape[1]} channels; w asks for {channels}")
+    for tensor in bias:
+        require(tensor.shape == (depth * group,), f"b is {shape_text(tensor.shape)}; it must be {depth * group}")
+    spatial = transposed_sizes(
+        value.shape[2:], tuple(kernel), node.integers("strides"), node.integers("pads"), node.integers("dilations"),
+        node.integers("output_padding"),
+    )  # fmt: skip
+    return value.dtype, (value.shape[0], depth * group, *spatial)
+
+
+def transposed_sizes(
+    sizes: Shape,
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    dilations: tuple[int, ...],
+    output_padding: tuple[int, ...],
+) -> Shape:
+    """stride * (size - 1) + dilation * (kernel - 1) + 1 + output padding - pads (ONNX ConvTranspose)."""
+    rank = len(kernel)
+    axes = zip(sizes, kernel, strides, pads[:rank], pads[rank:], dilations, output_padding, strict=True)
+    found = tuple(
+        add(multiply(stride, subtract(size, 1)), dilation * (taps - 1) + 1 + more - before - after)
+        for size, taps, stride, before, after, dilation, more in axes
+    )
+    for size in found:
+        require(not isinstance(size, int) or size > 0, "the pads leave no result")
+    return found
+
+
 def _pool(call: Call) -> tuple[str, Shape]:
     value = call.tensors[0]
     require(len(value.shape) == 4, f"x must be N,C,H,W, not {shape_text(value.shape)}")
@@ -87,6 +127,7 @@ def _global_pool(call: Call) -> tuple[str, Shape]:
 RULES: dict[str, Rule] = {
     "average_pool": _pool,
     "conv": _conv,
+    "conv_transpose": _conv_transpose,
     "global_average_pool": _global_pool,
     "max_pool": _pool,
 }

@@ -6,7 +6,7 @@ once when a graph output leaves; integers stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernelc.graph import NUMPY_TYPES, Graph, Node
 from kernelc.media.call import shape_text
-from kernelc.numerics import exact, windows
+from kernelc.numerics import exact, resampling, windows
 from kernelc.numerics.software import exp
 from kernelfarm.errors import Code, FarmError
 
@@ -26,7 +26,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
     Raises `FarmError` SHAPE_MISMATCH where an input is missing, unknown, or not of the graph's type.
     """
-    values = evaluate_all(graph, inputs)
+    values = _values(graph, inputs, keep=graph.output_tensors)
     return {
         port.name: exact.canonical(values[port.tensor].astype(NUMPY_TYPES[graph.tensors[port.tensor].dtype]))
         for port in graph.outputs
@@ -35,12 +35,21 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def evaluate_all(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Every value of the graph by its name in the graph, floats as float64."""
+    return _values(graph, inputs, keep=graph.tensors.keys())
+
+
+def _values(graph: Graph, inputs: Mapping[str, Array], *, keep: Collection[str]) -> dict[str, Array]:
+    """The values named in `keep`, and others; what nothing reads any more is dropped on the way."""
     values = _checked_inputs(graph, inputs)
     values.update({name: _widened(weight.array) for name, weight in graph.weights.items()})
+    last = {name: number for number, node in enumerate(graph.nodes) for name in node.inputs}
     with np.errstate(all="ignore"):
-        for node in graph.nodes:
+        for number, node in enumerate(graph.nodes):
             operands = [values[name] for name in node.inputs]
             values[node.outputs[0]] = _widened(exact.canonical(np.asarray(_KERNELS[node.op](node, operands))))
+            for name in {*node.inputs, *node.outputs} - {*keep}:
+                if last.get(name, number) == number:
+                    del values[name]
     return values
 
 
@@ -115,11 +124,14 @@ _KERNELS: dict[str, Callable[[Node, Sequence[Array]], Array]] = {
     "average_pool": windows.average_pool,
     "batch_norm": _batch_norm,
     "conv": windows.conv,
+    "conv_transpose": windows.conv_transpose,
     "global_average_pool": windows.global_average_pool,
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _hard_swish,
     "matmul": _matmul,
     "max_pool": windows.max_pool,
+    "reduce_mean": windows.reduce_mean,
+    "resize": resampling.resize,
     "sigmoid": _sigmoid,
     "softmax": _softmax,
 }

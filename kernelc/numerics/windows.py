@@ -35,6 +35,30 @@ def conv(node: Node, operands: Sequence[Array]) -> Array:
     return result + bias[0].reshape(-1, 1, 1) if bias else result
 
 
+def conv_transpose(node: Node, operands: Sequence[Array]) -> Array:
+    """Each element of [N,C,H,W] spreads w [C,O/group,KH,KW] over the result (ONNX ConvTranspose); bias last."""
+    value, weight, *bias = operands
+    group, (down, across) = node.integer("group"), node.integers("dilations")
+    step, stride = node.integers("strides")
+    batch, channels, rows, columns = value.shape
+    _, depth, *kernel = weight.shape
+    top, left, bottom, right = node.integers("pads")
+    more_rows, more_columns = node.integers("output_padding")
+    height = step * (rows - 1) + down * (kernel[0] - 1) + 1 + more_rows
+    width = stride * (columns - 1) + across * (kernel[1] - 1) + 1 + more_columns
+    grouped = value.reshape(batch, group, channels // group, rows, columns)
+    spread = weight.reshape(group, channels // group, depth, *kernel)
+    total = np.zeros((batch, group, depth, height, width), value.dtype)
+    for channel in range(channels // group):
+        for row, column in product(range(kernel[0]), range(kernel[1])):
+            first, start = row * down, column * across
+            total[
+                ..., first : first + step * (rows - 1) + 1 : step, start : start + stride * (columns - 1) + 1 : stride
+            ] += grouped[:, :, channel, None] * spread[None, :, channel, :, row, column, None, None]
+    result = total.reshape(batch, group * depth, height, width)[:, :, top : height - bottom, left : width - right]
+    return result + bias[0].reshape(-1, 1, 1) if bias else result
+
+
 def max_pool(node: Node, operands: Sequence[Array]) -> Array:
     """Largest element of each window, NaN where one is NaN; padding is smaller than every element."""
     (value,) = operands
@@ -70,6 +94,17 @@ def global_average_pool(_: Node, operands: Sequence[Array]) -> Array:
     flat = value.reshape(*value.shape[:2], -1)
     total = sum_in_order(flat[..., index] for index in range(flat.shape[-1]))
     return (total / float(flat.shape[-1])).reshape(*value.shape[:2], *(1,) * (value.ndim - 2))
+
+
+def reduce_mean(node: Node, operands: Sequence[Array]) -> Array:
+    """Mean over the dimensions `axes`; over none it is x."""
+    (value,) = operands
+    axes = node.integers("axes")
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(value.shape))
+    moved = np.moveaxis(value, axes, range(len(axes)))
+    flat = moved.reshape(-1, *moved.shape[len(axes) :])
+    mean = sum_in_order(iter(flat)) / float(flat.shape[0])
+    return mean.reshape(kept) if node.integer("keep_dims") else mean
 
 
 def sum_in_order(items: Iterator[Array]) -> Array:

@@ -6,8 +6,8 @@ most tiles tie. Equal costs take the earliest candidate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from kernelc.schedule.split import balanced
 
@@ -18,53 +18,111 @@ LOOP_EXIT = 30
 """A mispredicted branch at the end of a reduction loop."""
 WIDEST = 16
 """Most columns of a tile."""
+LEAST_LANES = 4
+"""Channels of a block where registers are narrower: measured on a scalar machine (Hexagon), dense loops do 1.83
+multiply-adds in a packet with blocks of 4, 1.7 with 2 and with 1, because a block's weights share one address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What schedules need of a target: f32 lanes, vector registers, bytes of L2.
+    """What schedules need of a target: f32 lanes of a channel block, how many blocks the registers hold, bytes of L2.
 
-    A 64-byte multiply-add counts as two halves, which is how the reference core runs it.
+    `split` registers hold one block and `ports` of them are multiplied per cycle. `broadcast` is where a multiply-add
+    takes a factor from that all lanes share (see `toolchains.target.Vector`).
     """
 
     lanes: int
     registers: int
     l2_bytes: int
+    split: int = 1
+    ports: int = 2
+    broadcast: str = "register"
 
     @property
     def multiply(self) -> int:
-        """Half cycles of one fused multiply-add."""
-        return 2 if self.lanes >= 16 else 1
+        """Half cycles of one multiply-add of a block. One of 64 bytes is two halves on the reference core."""
+        return max(2 if self.lanes >= 16 else 1, 2 * self.split // self.ports)
 
     @property
-    def embedded_broadcast(self) -> bool:
-        """Whether a multiply-add broadcasts a number from memory without a register (AVX-512)."""
-        return self.registers >= 32
+    def one_port(self) -> bool:
+        """Whether one multiply-add and one load start per cycle, in order: no load comes for free."""
+        return self.ports == 1
+
+    @property
+    def early_loads(self) -> int:
+        """Factors in flight for one row of accumulators: in-order cores must load them before they are needed."""
+        return 6 if self.one_port else 1
+
+    def loads(self, blocks: int, columns: int) -> int:
+        """Half cycles of the loads of one step: weights of `blocks`, one factor for each of `columns`."""
+        if self.broadcast == "memory":  # the factor is read again for each block, but folded into the multiply-add
+            return 2 * blocks + columns
+        return (blocks * self.split + columns) * 2 // self.ports
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Tiles of a last block, few of whose channels count: one block of fewer `lanes`, `columns` wide."""
+
+    lanes: int
+    columns: int
 
 
 @dataclass(frozen=True, slots=True)
 class ContractionTile:
-    """Blocks x columns of one tile, and the height and width that the image is seen with."""
+    """Blocks x columns of one tile, and the height and width that the image is seen with; `tail` of the last block."""
 
     blocks: int
     columns: int
     height: int
     width: int
+    tail: Tail | None = None
 
 
 def fits(machine: Machine, blocks: int, columns: int) -> bool:
     """Whether a tile's accumulators and operands stay in registers; beyond this LLVM spills (2-10 times slower)."""
-    if machine.embedded_broadcast:
+    if machine.broadcast != "register":
         return blocks * columns + blocks + columns <= machine.registers + 2
-    broadcasts = columns if blocks > 1 else 1
+    broadcasts = columns if blocks > 1 else min(columns, machine.early_loads)
     return blocks * columns + broadcasts < machine.registers
 
 
 def contraction_cost(machine: Machine, steps: int, exits: int, blocks: int, columns: int) -> int:
     """Half cycles of one tile: `steps` multiply-adds per accumulator, `exits` reduction loops left."""
-    loads = 2 * blocks + columns if machine.embedded_broadcast else blocks + columns
-    per_step = max(machine.multiply * blocks * columns, LATENCY, loads)
+    per_step = max(machine.multiply * blocks * columns, LATENCY, machine.loads(blocks, columns))
     return steps * per_step + 4 * blocks * columns + TILE_OVERHEAD + LOOP_EXIT * exits
+
+
+def narrowed(machine: Machine, channels: int) -> Machine:
+    """The machine with blocks of half the lanes, again while they hold `channels` and are multiplied faster."""
+    while 2 * channels <= machine.lanes and machine.lanes > 1:
+        split = max(1, machine.split // 2)
+        registers = machine.registers * machine.split // split
+        half = replace(machine, lanes=machine.lanes // 2, split=split, registers=registers)
+        if half.multiply >= machine.multiply:
+            break
+        machine = half
+    return machine
+
+
+def contraction_cut(
+    machine: Machine, *, steps: int, exits: int, channels: int, images: Sequence[tuple[int, int]]
+) -> ContractionTile:
+    """The cheapest tiles for `channels` output channels: all blocks alike, or a last block of fewer lanes."""
+    full, rest = divmod(channels, machine.lanes)
+    whole = contraction_tile(machine, steps=steps, exits=exits, blocks=full + (rest > 0), images=images)
+    narrow = narrowed(machine, rest) if rest else machine
+    if narrow == machine:
+        return whole
+    if full:
+        images = [(whole.height, whole.width)]
+    last = contraction_tile(narrow, steps=steps, exits=exits, blocks=1, images=images)
+    size = (last.height, last.width)
+    main = contraction_tile(machine, steps=steps, exits=exits, blocks=full, images=[size]) if full else last
+    found = replace(main, tail=Tail(narrow.lanes, last.columns))
+    cost = _image_cost(narrow, steps, exits, 1, last)
+    cost += _image_cost(machine, steps, exits, full, main) if full else 0
+    return found if cost < _image_cost(machine, steps, exits, full + 1, whole) else whole
 
 
 def contraction_tile(
@@ -79,15 +137,21 @@ def contraction_tile(
             for columns in range(min(width, WIDEST), 0, -1):
                 if not fits(machine, tile_blocks, columns):
                     continue
-                cost = height * sum(
-                    down.count * across.count * contraction_cost(machine, steps, exits, down.size, across.size)
-                    for down in balanced(blocks, tile_blocks)
-                    for across in balanced(width, columns)
-                )
+                tile = ContractionTile(tile_blocks, columns, height, width)
+                cost = _image_cost(machine, steps, exits, blocks, tile)
                 if best is None or cost < best[0]:
-                    best = cost, ContractionTile(tile_blocks, columns, height, width)
+                    best = cost, tile
     assert best is not None  # 1 x 1 always fits
     return best[1]
+
+
+def _image_cost(machine: Machine, steps: int, exits: int, blocks: int, tile: ContractionTile) -> int:
+    """Half cycles of `blocks` output blocks over the whole image in this tile."""
+    return tile.height * sum(
+        down.count * across.count * contraction_cost(machine, steps, exits, down.size, across.size)
+        for down in balanced(blocks, tile.blocks)
+        for across in balanced(tile.width, tile.columns)
+    )
 
 
 def depthwise_columns(machine: Machine, *, taps: int, kernel_width: int, stride: int, width: int) -> int:
@@ -97,14 +161,16 @@ def depthwise_columns(machine: Machine, *, taps: int, kernel_width: int, stride:
         total = 0
         for run in balanced(width, columns):
             inputs = (run.size - 1) * stride + kernel_width
-            reloads = 0 if run.size + inputs <= machine.registers - 4 else taps * run.size // 8
+            reloads = 0 if run.size + inputs <= machine.registers - 4 else taps * run.size // reload
             total += run.count * (taps * max(run.size, 4) + 2 * run.size + 20 + reloads)
         return total
 
-    candidates = [columns for columns in (8, 7, 10, 14) if columns <= machine.registers // 2]
+    most = machine.registers // 2
+    reload, sizes = (2, (8, 7, 10, 14, 6, 5, 4)) if machine.one_port else (8, (8, 7, 10, 14))
+    candidates = [columns for columns in sizes if columns <= most] or [max(1, most)]
     return min(candidates, key=cost)
 
 
 def stream_columns(machine: Machine) -> int:
     """Columns of a tile of an operation that only streams: enough to hide latency, few enough to need no spill."""
-    return machine.registers // 4
+    return max(1, machine.registers // 4)

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ANY = "!transform.any_op"
+MEMORY = "memory"
+"""Name of the sequence of `memory_sequence`."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -56,6 +58,33 @@ def sequence(reductions: Iterable[Reduction]) -> str:
         "}",
     ]
     return "\n".join(lines)
+
+
+def memory_sequence(index_bits: int) -> str:
+    """A sequence that lowers loads and stores of vectors to the llvm dialect with addresses of `index_bits` bits.
+
+    Transfers have one dimension by then. All else stays: `illegal_ops` are what must go.
+    """
+    return "\n".join([
+        f"transform.named_sequence @{MEMORY}(%m: {ANY} {{transform.readonly}}) {{",
+        f'%f = transform.structured.match ops{{["func.func"]}} in %m : ({ANY}) -> {ANY}',
+        *_patterns("vector.lower_transfer max_transfer_rank = 1"),
+        "transform.apply_conversion_patterns to %f {",
+        "transform.apply_conversion_patterns.vector.vector_to_llvm",
+        "} with type_converter {",
+        "transform.apply_conversion_patterns.memref.memref_to_llvm_type_converter"
+        f" {{index_bitwidth = {index_bits}, use_bare_ptr_call_conv = true}}",
+        '} {illegal_ops = ["vector.load", "vector.store"], legal_dialects = ["llvm", "func"], partial_conversion}'
+        f" : {ANY}",
+        "transform.yield",
+        "}",
+    ])  # fmt: skip
+
+
+def with_sequence(module: str, sequence_text: str) -> str:
+    """The module's text with one more sequence at its end."""
+    end = module.rindex("}")
+    return f"{module[:end]}{sequence_text}\n{module[end:]}"
 
 
 _MERGE = "tensor.merge_consecutive_insert_extract_slice"

@@ -51,7 +51,8 @@ enum {
     MEDIA_E_TABLE = 18,          /* the entry table is malformed */
     MEDIA_E_NOT_ADMITTED = 19,   /* a function of the table must not be called */
     MEDIA_E_TENSOR = 20,         /* a tensor does not fit its description */
-    MEDIA_E_SELF_TEST = 21       /* the cryptography gives a wrong answer on this machine */
+    MEDIA_E_SELF_TEST = 21,      /* the cryptography gives a wrong answer on this machine */
+    MEDIA_E_GOLDEN = 22          /* the golden vectors are missing or malformed, or not of these kernels */
 };
 
 enum { MEDIA_F32 = 1 };

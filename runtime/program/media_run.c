@@ -5,6 +5,7 @@
 #include "options.h"
 #include "os.h"
 #include "program.h"
+#include "self_test.h"
 #include "text.h"
 
 enum { DONE = 0, BAD = 1, USAGE = 2, ENVIRONMENT = 3, REFUSED = 4 };
@@ -161,7 +162,7 @@ static int make_outputs(struct job *job, const struct options *o) {
         MediaTensorInfo n = MEDIA_TENSOR_INFO_INIT;
         media_engine_describe(job->engine, MEDIA_OUTPUT, k, &n);
         job->output_paths[k] = find(o->outputs, o->n_outputs, n.name);
-        job->output_buffers[k] = (struct kf_bytes){kf_os_allocate((size_t)n.bytes), (size_t)n.bytes};
+        job->output_buffers[k] = (struct kf_bytes){kf_os_allocate(n.bytes), (size_t)n.bytes};
         if (!job->output_buffers[k].at) return complain(n.name, "no memory for this output", ENVIRONMENT);
         job->outputs[k] = (MediaTensor){.size = sizeof(MediaTensor),
                                         .version = MEDIA_API_VERSION,
@@ -269,7 +270,9 @@ int program_main(int argc, char **argv) {
     media_engine_info(job->engine, &job->info);
     if (job->info.inputs > MAX_TENSORS || job->info.outputs > MAX_TENSORS)
         return complain(o.folder, "more tensors than media-run takes", BAD);
-    int status = o.list ? list(job) : work(job, &o);
+    int status = DONE;
+    if (o.self_test) status = self_test(job->engine, o.folder, &error) ? complain_code(&error) : DONE;
+    else status = o.list ? list(job) : work(job, &o);
     media_engine_destroy(job->engine);
     return status;
 }

@@ -6,8 +6,10 @@
 const char options_usage[] =
     "usage: media-run FOLDER [--target NAME] [--input NAME=FILE]... [--output NAME=FILE]... [--list] [--repeat N] "
     "[--partitions N]\n"
+    "       media-run FOLDER [--target NAME] [--partitions N] --self-test\n"
     "  FOLDER is a kernel bundle (an OCI image layout with media.idx); files hold raw little-endian values.\n"
     "  --list         the chosen target and the model's inputs and outputs, without running it\n"
+    "  --self-test    run the golden vectors of the bundle and compare; 0 only when every value is within its tolerance\n"
     "  --repeat N     run N times and print the best and the median time\n"
     "  --partitions N cut every operation into N ranges; the result is the same for every N\n"
     "exit status: 0 done; 1 the bundle or an input is bad; 2 wrong usage; 3 the system refused something (memory, files);\n"
@@ -42,6 +44,10 @@ int options_read(int argc, char **argv, struct options *o, const char **wrong, c
             o->list = 1;
             continue;
         }
+        if (kf_same(a, "--self-test")) {
+            o->self_test = 1;
+            continue;
+        }
         if (kf_same(a, "--help")) {
             o->help = 1;
             return 1;
@@ -60,6 +66,9 @@ int options_read(int argc, char **argv, struct options *o, const char **wrong, c
         if (o->folder) return 0;
         o->folder = a;
     }
+    *wrong = "--self-test";
+    *why = "takes no inputs, outputs, --list or --repeat";
+    if (o->self_test && (o->n_inputs || o->n_outputs || o->list || o->repeat)) return 0;
     *wrong = "FOLDER";
     *why = "is missing";
     return o->folder != 0;

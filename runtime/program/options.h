@@ -11,7 +11,7 @@ struct options {
     const char *inputs[MAX_TENSORS], *outputs[MAX_TENSORS]; /* each NAME=FILE */
     unsigned n_inputs, n_outputs;
     uint64_t repeat, partitions; /* 0 = not given */
-    int list, help;
+    int list, self_test, help;
 };
 
 /* 1, or 0 with *wrong naming the argument and *why saying what about it. */

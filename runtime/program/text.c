@@ -15,6 +15,28 @@ void text_number(struct text *t, uint64_t value) {
     text_add(t, digits + at);
 }
 
+/* No division: not every machine has one for float, and a library function is not at hand. */
+void text_real(struct text *t, float value) {
+    int exponent = 0;
+    if (value != value || value > 3e38f) {
+        text_add(t, value != value ? "nan" : "inf");
+        return;
+    }
+    for (; value >= 10.0f; exponent++) value *= 0.1f;
+    for (; value > 0.0f && value < 1.0f; exponent--) value *= 10.0f;
+    uint32_t digits = (uint32_t)(value * 1000.0f + 0.5f);
+    if (digits >= 10000) {
+        digits = 1000;
+        exponent++;
+    }
+    char text[] = {(char)('0' + digits / 1000), '.', (char)('0' + digits / 100 % 10), (char)('0' + digits / 10 % 10),
+                   (char)('0' + digits % 10), 0};
+    text_add(t, text);
+    if (!exponent) return;
+    text_add(t, exponent < 0 ? "e-" : "e");
+    text_number(t, (uint64_t)(exponent < 0 ? -exponent : exponent));
+}
+
 int text_line(struct text *t) {
     t->bytes[t->length++] = '\n';
     int r = kf_os_write(t->fd, t->bytes, t->length);

@@ -106,6 +106,7 @@ static const char *reject(const struct kf_image *image, const struct kf_function
     uint32_t stored;
     if (at < image->exec_low + 4 || at >= image->exec_high || image->exec_high - at < KF_LANDING_PAD_BYTES)
         return "outside the code";
+    if (at % sizeof stored) return "not aligned";
     if (f->type_id != kf_tile_type() || f->reserved) return "of another type";
     memcpy(&stored, (const uint8_t *)at - 4, sizeof stored);
     if (stored != kf_tile_type()) return "no type id before its code";

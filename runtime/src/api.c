@@ -25,7 +25,7 @@ const char *media_code_name(int code) {
     static const char names[][16] = {"ok",         "argument",     "version", "no-memory", "system", "not-found",
                                      "not-a-file", "index",        "header",  "size",      "digest", "abi",
                                      "ir-version", "machine",      "cpu",     "target",    "elf",    "elf-policy",
-                                     "table",      "not-admitted", "tensor",  "self-test"};
+                                     "table",      "not-admitted", "tensor",  "self-test",    "golden"};
     return code >= 0 && (size_t)code < sizeof names / sizeof names[0] ? names[code] : "unknown";
 }
 

@@ -1,4 +1,4 @@
-/* media.idx and the payload headers: which kernels of the bundle this machine takes. */
+/* media.idx, the payload headers and golden vectors: which kernels of the bundle this machine takes. */
 #ifndef KF_BUNDLE_H
 #define KF_BUNDLE_H
 
@@ -8,6 +8,7 @@
 struct kf_choice {
     char target[KF_TARGET_BYTES];
     struct kf_blob kernels, weights; /* weights.size is 0 where there are none */
+    struct kf_blob golden; /* size 0: none */
     uint32_t abi_version, ir_version;
     uint32_t preference;
 };

@@ -22,7 +22,7 @@ static int read_open(int fd, const char *path, uint64_t least, uint64_t most, st
         kf_add_number(error, most);
         return error->code;
     }
-    out->at = kf_os_allocate((size_t)size);
+    out->at = kf_os_allocate(size);
     if (!out->at) return kf_fail_about(error, MEDIA_E_NO_MEMORY, path, "no memory to read it");
     out->size = (size_t)size;
     int64_t got = kf_os_read(fd, out->at, out->size);

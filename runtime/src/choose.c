@@ -36,6 +36,13 @@ static void refuse(struct search *s, int code, uint32_t version) {
     s->other_version = version;
 }
 
+static struct kf_blob golden_of(const struct kf_header *h, const struct kf_blob *blobs) {
+    static const struct kf_blob none;
+    for (uint32_t k = 0; k < h->n_blobs; k++)
+        if (blobs[k].kind == KF_BLOB_GOLDEN) return blobs[k];
+    return none;
+}
+
 static void take(struct search *s, const struct kf_header *h, const struct kf_variant *v, const struct kf_blob *blobs) {
     static const struct kf_blob none;
     if (s->found && v->preference <= s->choice->preference) return;
@@ -43,6 +50,7 @@ static void take(struct search *s, const struct kf_header *h, const struct kf_va
     memcpy(s->choice->target, h->target, KF_TARGET_BYTES);
     s->choice->kernels = blobs[v->kernels];
     s->choice->weights = v->weights == KF_NONE ? none : blobs[v->weights];
+    s->choice->golden = golden_of(h, blobs);
     s->choice->abi_version = h->abi_version;
     s->choice->ir_version = h->ir_version;
     s->choice->preference = v->preference;

@@ -31,8 +31,10 @@ int kf_cpu_landing_pad(const uint8_t *code) { /* endbr64 */
     return code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa;
 }
 
-struct kf_cpuid kf_cpu_ask(void) {
-    struct kf_cpuid answers = {0, 0, 0, 0};
+uint32_t kf_cpu_guarded_pages(void) { return 0; } /* the kernel offers user programs no such bit */
+
+struct kf_cpu_answers kf_cpu_ask(void) {
+    struct kf_cpu_answers answers = {0, 0, 0, 0};
     uint32_t a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d)) answers.leaf1_ecx = c;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) answers.leaf7_ebx = b;
@@ -44,7 +46,7 @@ struct kf_cpuid kf_cpu_ask(void) {
     return answers;
 }
 
-uint64_t kf_cpu_decode(const struct kf_cpuid *answers) {
+uint64_t kf_cpu_decode(const struct kf_cpu_answers *answers) {
     const uint32_t words[] = {answers->leaf1_ecx, answers->leaf7_ebx, answers->extended1_ecx};
     uint64_t found = 0;
     for (unsigned k = 0; k < COUNT; k++) {
@@ -56,7 +58,7 @@ uint64_t kf_cpu_decode(const struct kf_cpuid *answers) {
 }
 
 uint64_t kf_cpu_features(void) {
-    struct kf_cpuid answers = kf_cpu_ask();
+    struct kf_cpu_answers answers = kf_cpu_ask();
     return kf_cpu_decode(&answers);
 }
 

@@ -15,13 +15,13 @@ static uint64_t page_up(uint64_t at) { return (at + KF_PAGE - 1) & ~(uint64_t)(K
 
 static int check_header(const kf_ehdr *e, size_t size, MediaError *error) {
     if (size < sizeof *e || memcmp(e->e_ident, ELFMAG, SELFMAG)) return malformed(error, "not an ELF file");
-    if (e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_ident[EI_DATA] != ELFDATA2LSB ||
+    if (e->e_ident[EI_CLASS] != KF_ELF_CLASS || e->e_ident[EI_DATA] != ELFDATA2LSB ||
         e->e_ident[EI_VERSION] != EV_CURRENT)
-        return malformed(error, "not 64-bit little-endian");
+        return malformed(error, "of another word size, or not little-endian");
     if (e->e_machine != kf_cpu_machine()) return malformed(error, "for another machine");
     if (e->e_type != ET_DYN || e->e_version != EV_CURRENT || e->e_ehsize != sizeof *e)
         return malformed(error, "not a shared object");
-    if (e->e_phentsize != sizeof(kf_phdr) || e->e_phnum == 0 || e->e_phnum > KF_MAX_SEGMENTS || e->e_phoff % 8)
+    if (e->e_phentsize != sizeof(kf_phdr) || e->e_phnum == 0 || e->e_phnum > KF_MAX_SEGMENTS || e->e_phoff % sizeof(uintptr_t))
         return malformed(error, "segment table out of form");
     if (!kf_within(e->e_phoff, e->e_phnum * sizeof(kf_phdr), size))
         return malformed(error, "segment table out of the file");
@@ -38,7 +38,7 @@ static int take_load(struct kf_elf *elf, const kf_phdr *h, MediaError *error) {
     if ((h->p_vaddr ^ h->p_offset) % KF_PAGE) return malformed(error, "a segment not aligned to 64 KiB pages");
     if (elf->n_load && h->p_vaddr / KF_PAGE * KF_PAGE < elf->span)
         return malformed(error, "segments that overlap or share a page");
-    elf->span = page_up(h->p_vaddr + h->p_memsz);
+    elf->span = page_up((uint64_t)h->p_vaddr + h->p_memsz);
     if (h->p_flags & PF_X) {
         if (h->p_vaddr % KF_PAGE) return malformed(error, "code that shares its first page with something else");
         if (elf->text.p_memsz) return denied(error, "more than one executable segment");
@@ -68,7 +68,8 @@ static int take_segments(struct kf_elf *elf, const kf_ehdr *e, MediaError *error
         case PT_NULL:
         case PT_NOTE:
         case PT_PHDR:
-        case PT_GNU_PROPERTY: break;
+        case PT_GNU_PROPERTY:
+        case KF_PT_UNUSED: break;
         default: code = denied(error, "a segment of a kind that is not loaded (interpreter, thread-local, unknown)");
         }
         if (code) return code;
@@ -101,9 +102,9 @@ static int take_dynamic(struct kf_elf *elf, MediaError *error) {
         memcpy(&d, elf->file + at + k * sizeof d, sizeof d);
         switch (d.d_tag) {
         case DT_NULL: ended = 1; break;
-        case DT_RELA: elf->rela = d.d_un.d_ptr; break;
-        case DT_RELASZ: bytes = d.d_un.d_val; break;
-        case DT_RELAENT: entry = d.d_un.d_val; break;
+        case KF_RELA ? DT_RELA : DT_REL: elf->relocations = d.d_un.d_ptr; break;
+        case KF_RELA ? DT_RELASZ : DT_RELSZ: bytes = d.d_un.d_val; break;
+        case KF_RELA ? DT_RELAENT : DT_RELENT: entry = d.d_un.d_val; break;
         case 30: /* FLAGS */
             if (d.d_un.d_val & ~(uint64_t)8) return denied(error, "dynamic flags other than NOW"); /* 8 = DF_BIND_NOW */
             break;
@@ -115,18 +116,21 @@ static int take_dynamic(struct kf_elf *elf, MediaError *error) {
         case DT_SYMENT:
         case 0x6ffffef5 /* GNU_HASH */:
         case 0x6ffffff9 /* RELACOUNT */:
+        case 0x6ffffffa /* RELCOUNT */:
         case 0x6ffffffb /* FLAGS_1 */:
-        case 24 /* BIND_NOW */: break;
+        case 24 /* BIND_NOW */:
+        case KF_DT_UNUSED1:
+        case KF_DT_UNUSED2: break;
         default:
             return denied(error,
                           "a dynamic entry that is not granted (needed library, start function, search path, ...)");
         }
     }
     if (!ended) return malformed(error, "dynamic section without an end");
-    if (bytes % sizeof(kf_rela) || (bytes && entry != sizeof(kf_rela)))
+    if (bytes % sizeof(kf_relocation) || (bytes && entry != sizeof(kf_relocation)))
         return malformed(error, "relocations out of form");
-    elf->n_rela = bytes / sizeof(kf_rela);
-    if (bytes && !offset_of(elf, elf->rela, bytes)) return malformed(error, "relocations out of the segments");
+    elf->n_relocations = bytes / sizeof(kf_relocation);
+    if (bytes && !offset_of(elf, elf->relocations, bytes)) return malformed(error, "relocations out of the segments");
     return MEDIA_OK;
 }
 
@@ -146,17 +150,26 @@ int kf_elf_read(const uint8_t *file, size_t size, struct kf_elf *elf, MediaError
 
 int kf_elf_relocate(const struct kf_elf *elf, uint8_t *data, uint64_t base, MediaError *error) {
     const kf_phdr *d = &elf->data;
-    uint64_t at = elf->n_rela ? offset_of(elf, elf->rela, elf->n_rela * sizeof(kf_rela)) : 0;
-    for (uint64_t k = 0; k < elf->n_rela; k++) {
-        kf_rela r;
+    const size_t word = sizeof(uintptr_t);
+    uint64_t at =
+        elf->n_relocations ? offset_of(elf, elf->relocations, elf->n_relocations * sizeof(kf_relocation)) : 0;
+    for (uint64_t k = 0; k < elf->n_relocations; k++) {
+        kf_relocation r;
+        uintptr_t value;
         memcpy(&r, elf->file + at + k * sizeof r, sizeof r);
-        if (r.r_info != kf_cpu_relative()) return denied(error, "a relocation that is not RELATIVE");
-        if (r.r_offset < d->p_vaddr || !kf_within(r.r_offset - d->p_vaddr, 8, d->p_filesz) || r.r_offset % 8)
+        if (KF_R_TYPE(r.r_info) != kf_cpu_relative() || KF_R_SYMBOL(r.r_info))
+            return denied(error, "a relocation that is not RELATIVE");
+        if (r.r_offset < d->p_vaddr || !kf_within(r.r_offset - d->p_vaddr, word, d->p_filesz) || r.r_offset % word)
             return denied(error, "a relocation outside the data");
-        if (r.r_addend < 0 || (uint64_t)r.r_addend >= elf->span)
-            return malformed(error, "a relocation that points out of the object");
-        uint64_t value = base + (uint64_t)r.r_addend;
-        memcpy(data + (r.r_offset - d->p_vaddr), &value, sizeof value);
+        uint8_t *place = data + (size_t)(r.r_offset - d->p_vaddr);
+#if KF_RELA
+        value = (uintptr_t)r.r_addend;
+#else
+        memcpy(&value, place, word);
+#endif
+        if (value >= elf->span) return malformed(error, "a relocation that points out of the object");
+        value += (uintptr_t)base;
+        memcpy(place, &value, word);
     }
     return MEDIA_OK;
 }

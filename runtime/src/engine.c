@@ -40,7 +40,7 @@ static int load_kernels(struct kf_engine *e, int folder, MediaError *error) {
 
 static int allocate(struct kf_bytes *out, uint64_t bytes, MediaError *error) {
     if (!bytes) return MEDIA_OK;
-    out->at = kf_os_allocate((size_t)bytes);
+    out->at = kf_os_allocate(bytes);
     if (!out->at) return kf_fail(error, MEDIA_E_NO_MEMORY, "no memory for the arena");
     out->size = (size_t)bytes;
     return MEDIA_OK;

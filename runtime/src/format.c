@@ -38,9 +38,11 @@ static int check_target(const char target[KF_TARGET_BYTES]) { /* 1 to 31 of a-z 
 static int check_tables(const struct kf_header *h, MediaError *error) {
     const struct kf_variant *v = (const void *)(h + 1);
     const struct kf_blob *b = (const void *)(v + h->n_variants);
+    uint32_t golden = 0;
     for (uint32_t k = 0; k < h->n_blobs; k++) {
-        if (b[k].kind != KF_BLOB_KERNELS && b[k].kind != KF_BLOB_WEIGHTS)
+        if (b[k].kind < KF_BLOB_KERNELS || b[k].kind > KF_BLOB_GOLDEN)
             return bad_header(error, "blob of an unknown kind");
+        if (b[k].kind == KF_BLOB_GOLDEN && golden++) return bad_header(error, "golden vectors twice");
         if (b[k].reserved || b[k].size == 0 || b[k].size >> 40) return bad_header(error, "size of a blob out of range");
     }
     for (uint32_t k = 0; k < h->n_variants; k++) {

@@ -25,7 +25,7 @@ int kf_os_memory_file(const char *name);
 int kf_os_seal(int fd); /* no more writing, growing, shrinking, writable shared maps */
 
 /* Zeroed pages, or null; at least 64-byte aligned. */
-void *kf_os_allocate(size_t bytes);
+void *kf_os_allocate(uint64_t bytes);
 void kf_os_release(void *at, size_t bytes);
 void *kf_os_reserve(size_t bytes); /* address space without access */
 void kf_os_unmap(void *at, size_t bytes);
@@ -34,6 +34,15 @@ int kf_os_map_at(void *at, int fd, uint64_t offset, size_t bytes, int access); /
 int kf_os_protect(void *at, size_t bytes, int access);
 
 uint64_t kf_os_nanoseconds(int clock);
+int kf_os_random(void *to, size_t bytes);
+
+/* Not on x86-64: the value of an entry of the auxiliary vector (AT_...), 0 where there is none. */
+unsigned long kf_os_auxv(unsigned long type);
+void kf_os_set_auxv(const unsigned long *auxv); /* called by a program's start */
+
+/* For a question that a processor may answer by a signal: a child process, and its status as wait4 gives it or -1. */
+int kf_os_fork(void);
+int kf_os_wait(int child);
 _Noreturn void kf_os_exit(int status);
 
 #endif

@@ -1,15 +1,37 @@
 /* os.h by Linux system calls. */
 #include "os.h"
 
+#include "cpu.h"
+
 #include <asm/stat.h>
 #include <asm/unistd.h>
 #include <linux/fcntl.h>
 #include <linux/memfd.h>
 #include <linux/mman.h>
 #include <linux/stat.h>
-#include <linux/time_types.h>
 
 #include "syscall.h"
+
+/* On 32-bit machines the calls with 64-bit sizes have names of their own, and mmap2 counts in units of 4096 bytes. */
+#if defined(__NR_fstat64)
+#define KF_FSTAT __NR_fstat64
+typedef struct stat64 kf_stat;
+#else
+#define KF_FSTAT __NR_fstat
+typedef struct stat kf_stat;
+#endif
+#if defined(__NR_fcntl64)
+#define KF_FCNTL __NR_fcntl64
+#else
+#define KF_FCNTL __NR_fcntl
+#endif
+#if defined(__NR_mmap2)
+#define KF_MMAP __NR_mmap2
+#define KF_OFFSET_UNIT 4096u
+#else
+#define KF_MMAP __NR_mmap
+#define KF_OFFSET_UNIT 1u
+#endif
 
 #define FOLLOW_ERRNO(call)                                                                                             \
     long r;                                                                                                            \
@@ -18,7 +40,7 @@
 
 static int access_bits(int access) {
     return (access & KF_READ ? PROT_READ : 0) | (access & KF_WRITE ? PROT_WRITE : 0) |
-           (access & KF_EXEC ? PROT_EXEC : 0);
+           (access & KF_EXEC ? PROT_EXEC | (int)kf_cpu_guarded_pages() : 0);
 }
 
 static void *pointer(long result) { return result < 0 && result > -4096 ? (void *)0 : (void *)result; }
@@ -40,8 +62,8 @@ int kf_os_create(const char *path) {
 }
 
 int kf_os_regular(int fd, uint64_t *size) {
-    struct stat s;
-    long r = kf_syscall2(__NR_fstat, fd, (long)&s);
+    kf_stat s;
+    long r = kf_syscall2(KF_FSTAT, fd, (long)&s);
     if (r < 0) return (int)r;
     *size = (uint64_t)s.st_size;
     return (s.st_mode & S_IFMT) == S_IFREG;
@@ -80,14 +102,22 @@ int kf_os_memory_file(const char *name) {
 }
 
 int kf_os_seal(int fd) {
-    return (int)kf_syscall3(__NR_fcntl, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+    return (int)kf_syscall3(KF_FCNTL, fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+}
+
+static long raw_map(void *at, size_t bytes, int access, int flags, int fd, uint64_t offset) {
+    return kf_syscall6(KF_MMAP, (long)at, (long)bytes, access, MAP_PRIVATE | flags, fd,
+                       (long)(offset / KF_OFFSET_UNIT));
 }
 
 static void *map(void *at, size_t bytes, int access, int flags, int fd, uint64_t offset) {
-    return pointer(kf_syscall6(__NR_mmap, (long)at, (long)bytes, access, MAP_PRIVATE | flags, fd, (long)offset));
+    return pointer(raw_map(at, bytes, access, flags, fd, offset));
 }
 
-void *kf_os_allocate(size_t bytes) { return map(0, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0); }
+void *kf_os_allocate(uint64_t bytes) {
+    if (bytes > SIZE_MAX / 2) return (void *)0; /* more than this machine can address */
+    return map(0, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0);
+}
 void kf_os_release(void *at, size_t bytes) { kf_os_unmap(at, bytes); }
 void *kf_os_reserve(size_t bytes) { return map(0, bytes, PROT_NONE, MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); }
 void *kf_os_map(int fd, uint64_t offset, size_t bytes, int access) {
@@ -99,8 +129,7 @@ void kf_os_unmap(void *at, size_t bytes) {
 }
 
 int kf_os_map_at(void *at, int fd, uint64_t offset, size_t bytes, int access) {
-    int flags = MAP_PRIVATE | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
-    long r = kf_syscall6(__NR_mmap, (long)at, (long)bytes, access_bits(access), flags, fd, (long)offset);
+    long r = raw_map(at, bytes, access_bits(access), MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, offset);
     if (r == (long)at) return 0;
     return r < 0 && r > -4096 ? (int)r : -KF_EINVAL;
 }
@@ -110,9 +139,46 @@ int kf_os_protect(void *at, size_t bytes, int access) {
 }
 
 uint64_t kf_os_nanoseconds(int clock) {
-    struct __kernel_timespec t = {0, 0};
+    struct {
+        long tv_sec, tv_nsec; /* of a machine's word: monotonic and thread time never outgrow it */
+    } t = {0, 0};
     kf_syscall2(__NR_clock_gettime, clock, (long)&t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int kf_os_random(void *to, size_t bytes) {
+    return kf_syscall3(__NR_getrandom, (long)to, (long)bytes, 0) == (long)bytes ? 0 : -KF_EINVAL;
+}
+
+#if !defined(__x86_64__) /* where CPUID answers, nobody asks */
+/* What the program was started with, where it is a program of ours; read-only after its start. */
+__attribute__((section(".data.rel.ro"))) static const unsigned long *volatile given_auxv = 0;
+
+void kf_os_set_auxv(const unsigned long *auxv) { given_auxv = auxv; }
+
+unsigned long kf_os_auxv(unsigned long type) {
+    unsigned long pairs[128] = {0};
+    const unsigned long *at = given_auxv;
+    if (!at) {
+        int fd = kf_os_open(-1, "/proc/self/auxv");
+        if (fd < 0) return 0;
+        int64_t r = kf_os_read(fd, pairs, sizeof pairs - 2 * sizeof *pairs);
+        kf_os_close(fd);
+        if (r < 0) return 0;
+        at = pairs;
+    }
+    for (; at[0]; at += 2)
+        if (at[0] == type) return at[1];
+    return 0;
+}
+#endif
+
+int kf_os_fork(void) { return (int)kf_syscall6(__NR_clone, 17 /* SIGCHLD */, 0, 0, 0, 0, 0); }
+
+int kf_os_wait(int child) {
+    int status = -1;
+    FOLLOW_ERRNO(kf_syscall4(__NR_wait4, child, (long)&status, 0, 0));
+    return r == child ? status : -1;
 }
 
 _Noreturn void kf_os_exit(int status) {

@@ -42,6 +42,7 @@ static size_t whole(size_t bytes) { return (bytes + 4095) & ~(size_t)4095; }
 
 void *
 kf_checked_allocate(size_t bytes) { /* pages of their own, the rest of the last one and a page on each side poisoned */
+    if (bytes > SIZE_MAX / 4) return NULL;
     size_t body = whole(bytes);
     uint8_t *at = kf_os_allocate(body + 2 * REDZONE);
     if (!at) return at;

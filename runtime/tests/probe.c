@@ -11,10 +11,10 @@ static int run(MediaEngine *engine) {
     MediaTensorInfo info = MEDIA_TENSOR_INFO_INIT;
     media_engine_describe(engine, MEDIA_INPUT, 0, &info);
     in.bytes = info.bytes;
-    in.data = kf_os_allocate((size_t)in.bytes);
+    in.data = kf_os_allocate(in.bytes);
     media_engine_describe(engine, MEDIA_OUTPUT, 0, &info);
     out.bytes = info.bytes;
-    out.data = kf_os_allocate((size_t)out.bytes);
+    out.data = kf_os_allocate(out.bytes);
     int code = in.data && out.data ? media_engine_infer(engine, &in, &out) : MEDIA_E_NO_MEMORY;
     if (in.data) kf_os_release(in.data, (size_t)in.bytes);
     if (out.data) kf_os_release(out.data, (size_t)out.bytes);

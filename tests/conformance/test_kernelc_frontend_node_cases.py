@@ -18,8 +18,8 @@ from kernelc.frontend import operators
 from kernelc.numerics.reference import evaluate
 from kernelfarm.errors import FarmError
 
-LISTED_OPERANDS = ("Reshape", "Slice", "Squeeze", "Unsqueeze")
-"""The cases feed shapes and axes as graph inputs; here they are constants, as every exporter writes them."""
+LISTED_OPERANDS = ("ReduceMean", "Reshape", "Resize", "Slice", "Squeeze", "Unsqueeze", "Upsample")
+"""The cases feed shapes, axes and scales as graph inputs; here they are constants, as every exporter writes them."""
 TOLERANCE = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 1e-3}
 """Relative; 1e-5 for the others. That case has its expected values rounded to four digits."""
 
@@ -76,8 +76,8 @@ def test_exactly_the_listed_node_cases_of_supported_operators_pass(passed: list[
 
 def test_every_supported_operator_has_a_passing_case() -> None:
     families = {"Conv": "basic_conv", "MaxPool": "maxpool_2d", "AveragePool": "averagepool_2d"}
-    families |= {"BatchNormalization": "batchnorm"}
+    families |= {"BatchNormalization": "batchnorm", "ReduceMean": "reduce_mean"}
     wanted = {name: families.get(name, name.lower()) for name in operators.supported()}
     missing = [name for name, family in wanted.items() if not any(n.startswith(f"test_{family}") for n in PASS_LIST)]
     assert missing == []
-    assert len(PASS_LIST) == 212
+    assert len(PASS_LIST) == 269

@@ -43,14 +43,18 @@ def exp_kernel() -> Kernel:
     return kernel(writer, [x], out, result, set(), parts=1, tile="1", flop=0)
 
 
-def exp_of(values: npt.NDArray[np.float32], name: str, folder: Path) -> npt.NDArray[np.float32]:
+def exp_program() -> Program:
+    """The kernel as a program from [1, ROWS * LANES] to the same."""
     make = Maker()
     graph = make.finish(make.node("relu", make.input(1, ROWS * LANES)))
     layout = assign(graph, fusion.group(graph).groups, LANES)
     op = Lowered("exp", "exp", exp_kernel(), (PortOperand("input", 0), PortOperand("output", 0)))
-    program = Program(graph, layout, (op,), Arena({}, 0), weights_file([]))
+    return Program(graph, layout, (op,), Arena({}, 0), weights_file([]))
+
+
+def exp_of(values: npt.NDArray[np.float32], name: str, folder: Path) -> npt.NDArray[np.float32]:
     padded = np.resize(values, (1, ROWS * LANES))
-    return Compiled(program, target.load(name), folder).run([padded])[0][0, : values.size]
+    return Compiled(exp_program(), target.load(name), folder).run([padded])[0][0, : values.size]
 
 
 @pytest.mark.parametrize("name", targets())

@@ -36,10 +36,32 @@ def convolution(make: Maker, draw: Draw, x: str, channels: int) -> str:
     )
 
 
+def transposed_convolution(make: Maker, draw: Draw, x: str, channels: int) -> str:
+    depthwise = bool(draw.random() < 0.3)
+    return make.conv_transpose(
+        x,
+        channels if depthwise else between(draw, 1, 40),
+        (between(draw, 1, 4), between(draw, 1, 4)),
+        strides=(between(draw, 1, 2), between(draw, 1, 3)),
+        pads=(between(draw, 0, 1), between(draw, 0, 1), between(draw, 0, 1), between(draw, 0, 1)),
+        dilations=(between(draw, 1, 2), between(draw, 1, 2)),
+        output_padding=(between(draw, 0, 1), between(draw, 0, 1)),
+        group=channels if depthwise else 1,
+        bias=bool(draw.random() < 0.6),
+    )
+
+
 def extend(make: Maker, draw: Draw, x: str) -> str:
     """One more operation on the value `x`."""
     channels = make.builder.tensors[x].static_shape[1]
-    match between(draw, 0, 11):
+    match between(draw, 0, 14):
+        case 12:
+            return make.node("concat", x, make.node("relu", x), axis=between(draw, 1, 3))
+        case 13:
+            return transposed_convolution(make, draw, x, channels)
+        case 14:
+            coordinates, mode = ("asymmetric", "nearest") if draw.random() < 0.5 else ("half_pixel", "linear")
+            return make.resize(x, mode=mode, coordinates=coordinates, scale_w=(1.0, 2.0, 1.5)[between(draw, 0, 2)])
         case 0 | 1 | 2:
             return convolution(make, draw, x, channels)
         case 3:

@@ -16,11 +16,12 @@ REGISTERS = {"x86-64-v3": "ymm", "x86-64-v4": "zmm"}
 
 
 def convolutions() -> Graph:
-    """Dense 3x3 with full and partial channel blocks, pointwise with a long reduction, depthwise 5x5."""
+    """Dense 3x3 with full and partial channel blocks, long pointwise reduction, depthwise 5x5, transposed 2x2."""
     make = Maker()
     x = make.node("relu", make.conv(make.input(1, 20, 12, 48), 64, 3, pads=(1, 1, 1, 1)))
     x = make.node("hard_swish", make.conv(x, 96, 1))
-    return make.finish(make.conv(x, 96, 5, pads=(2, 2, 2, 2), group=96))
+    x = make.conv(x, 96, 5, pads=(2, 2, 2, 2), group=96)
+    return make.finish(make.conv_transpose(x, 32, 2))
 
 
 def loops(text: str) -> Iterator[list[str]]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from containers import result
-from kernelfarm import canonical, device
+from farm import native, processor
+from kernelfarm import canonical, device, digest
 from kernelfarm.errors import Code, FarmError
 from tests.support import graphs, onnx_files
 from toolchains import target
+
+needs_v3 = pytest.mark.skipif(
+    bool(processor.missing_features(target.load("x86-64-v3"))), reason="this processor lacks AVX2"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ def test_the_stages_are_recorded_in_order(first: Ended) -> None:
     assert names[0] == "import"
     assert [name for name in names if not name.startswith("simplify-")] == [
         "import", "fusion", "layout", "schedule", "linalg", "weights", "llvm", "objects", "table", "link", "gate",
-        "runtime", "header",
+        "runtime", "golden", "header",
     ]  # fmt: skip
 
 
@@ -107,14 +113,52 @@ def test_the_configuration_describes_the_payload(first: Ended) -> None:
     assert "ziglang" in document["tools"]
 
 
-def test_the_header_points_at_kernels_and_weights(first: Ended) -> None:
+def test_the_header_points_at_kernels_weights_and_golden_vectors(first: Ended) -> None:
     payload = first.out / "payload"
     header = device.PayloadHeader.from_bytes((payload / "media.hdr").read_bytes())
 
     assert header.target == "x86-64-v3"
     assert [blob.size for blob in header.blobs] == [
-        (payload / name).stat().st_size for name in ("kernels.so", "weights.bin")
+        (payload / name).stat().st_size for name in ("kernels.so", "weights.bin", "golden.bin")
     ]
+
+
+def self_test(payload: Path, layout: Path) -> subprocess.CompletedProcess[str]:
+    ready = native.prepare(payload, "x86-64-v3", layout)
+    command = [str(ready.program), str(ready.layout), "--self-test"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@needs_v3
+def test_the_payload_passes_its_self_test(first: Ended, tmp_path: Path) -> None:
+    done = self_test(first.out / "payload", tmp_path / "layout")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ok y cases=2 max_abs_error=")
+
+
+@needs_v3
+@pytest.mark.parametrize("foreign", [("kernels.so", "weights.bin"), ("golden.bin",)])
+def test_kernels_or_vectors_of_another_model_fail_the_self_test(
+    first: Ended, tmp_path: Path, foreign: tuple[str, ...]
+) -> None:
+    model = graphs.tiny(tmp_path / "tiny.onnx", side="side", seed=2).read_bytes()
+    other = compile_model(tmp_path / "other", model=model)
+    mixed = shutil.copytree(first.out / "payload", tmp_path / "mixed")
+    for name in foreign:
+        shutil.copy(other.out / "payload" / name, mixed / name)
+    files = {name: mixed / name for name in ("kernels.so", "weights.bin", "golden.bin")}
+    header = device.PayloadHeader.from_bytes((mixed / "media.hdr").read_bytes())
+    blobs = tuple(
+        replace(blob, digest=digest.of_file(path), size=path.stat().st_size)
+        for blob, path in zip(header.blobs, files.values(), strict=True)
+    )
+    (mixed / "media.hdr").write_bytes(replace(header, blobs=blobs).to_bytes())
+
+    done = self_test(mixed, tmp_path / "layout")
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("BAD y ")
 
 
 def test_no_path_of_the_builder_is_in_the_payload(first: Ended) -> None:

@@ -32,8 +32,7 @@ def convolution(lanes: int = 16, blocks: int = 4, columns: int = 6) -> Kernel:
 def after(kernel: Kernel, wanted: str) -> str:
     """Text of the module after one stage."""
     found: dict[str, str] = {}
-    stages = (llvm.TRANSFORM, *llvm.MIDDLE, llvm.DOWN)
-    mlir.run(kernel.text, stages, inspect=found.__setitem__)
+    mlir.run(kernel.text, llvm.stages(64), inspect=found.__setitem__)
     return found[wanted]
 
 

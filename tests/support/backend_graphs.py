@@ -54,6 +54,39 @@ class Maker:
         operands = [x, weight, *([self.weight(channels)] if bias else [])]
         return self.node("conv", *operands, strides=strides, pads=pads, dilations=dilations, group=group)
 
+    def conv_transpose(
+        self,
+        x: str,
+        channels: int,
+        kernel: int | tuple[int, int],
+        *,
+        strides: tuple[int, int] = (2, 2),
+        pads: tuple[int, int, int, int] = (0, 0, 0, 0),
+        dilations: tuple[int, int] = (1, 1),
+        output_padding: tuple[int, int] = (0, 0),
+        group: int = 1,
+        bias: bool = True,
+    ) -> str:
+        """A transposed convolution."""
+        sizes = (kernel, kernel) if isinstance(kernel, int) else kernel
+        depth = self.builder.tensors[x].shape[1]
+        assert isinstance(depth, int)
+        weight = self.weight(depth, channels // group, *sizes, scale=(depth // group) ** -0.5)
+        operands = [x, weight, *([self.weight(channels)] if bias else [])]
+        return self.node(
+            "conv_transpose", *operands, strides=strides, pads=pads, dilations=dilations, group=group,
+            output_padding=output_padding,
+        )  # fmt: skip
+
+    def resize(self, x: str, **attrs: AttrValue) -> str:
+        """A resize: twice as large, nearest, asymmetric, floor, unless said otherwise."""
+        plain: dict[str, AttrValue] = {
+            "mode": "nearest", "coordinates": "asymmetric", "rounding": "floor", "sizes": (), "scale_h": 2.0,
+            "scale_w": 2.0, "antialias": 0, "cubic_a": -0.75, "exclude_outside": 0, "crop_top": 0.0, "crop_left": 0.0,
+            "crop_bottom": 1.0, "crop_right": 1.0, "extrapolation": 0.0,
+        }  # fmt: skip
+        return self.node("resize", x, **plain | attrs)
+
     def finish(self, *outputs: str) -> Graph:
         """The finished graph."""
         return self.builder.finish([(f"y{number}", name) for number, name in enumerate(outputs)])

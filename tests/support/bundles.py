@@ -13,6 +13,7 @@ from farm import verify
 from farm.bundle import PayloadInput, WrittenBundle, write_bundle
 from kernelfarm import canonical, device, digest, nouns, oci_bundle
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
+from kernelfarm.golden import Case, Golden
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from signing import dsse, facts, keys
 from signing import verify as rules
@@ -24,6 +25,8 @@ from toolchains import features, target
 TARGETS = ("x86-64-v3", "x86-64-v4")
 TOOLS = (nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),)
 MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
+GOLDEN = Golden((12,), (8,), (Case((0,), (bytes(8),)), Case((1 << 32,), (bytes(8),)))).to_bytes()
+"""For one input of three values and one output of two, which is expected to be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
     blobs = (
         Blob(BlobKind.KERNELS, digest.of_bytes(kernels), len(kernels)),
         Blob(BlobKind.WEIGHTS, digest.of_bytes(weights), len(weights)),
+        Blob(BlobKind.GOLDEN, digest.of_bytes(GOLDEN), len(GOLDEN)),
     )
     mask = features.mask(found.machine, found.cpu.required)
     header = PayloadHeader(name, 62, (Variant(mask, found.preference, 0, 1),), blobs)
@@ -69,9 +73,12 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
         "ir_version": device.IR_VERSION,
         "abi_version": device.ABI_VERSION,
         "tools": {tool.name: {"version": tool.version, "digest": tool.digest} for tool in TOOLS},
+        "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 3]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": [1, 2]}],
     }
     files = {
         "config.json": canonical.dumps(config),
+        "golden.bin": GOLDEN,
         "hardening.json": canonical.dumps({"schema": "hardening/1"}),
         "kernels.so": kernels,
         "libmedia_engine.so": b"library",

@@ -22,7 +22,7 @@ from farm.scheduler import Session
 from farm.worker import Runner, Worker
 from kernelfarm import canonical, digest
 from kernelfarm.child import ChildResult
-from kernelfarm.nouns import Execution, Model, Options, ToolIdentity
+from kernelfarm.nouns import Execution, Model, Options, TargetRef, ToolIdentity
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
 from tests.support import bundles
@@ -82,6 +82,11 @@ def job(store: ContentStore, *, data: bytes = b"a model", name: str = "cls", on:
     """A job for a model whose bytes are `data`, put into the store."""
     model = Model(name, store.put_bytes(data), len(data))
     return job_of(model, target.load(on), Options(), BOX)
+
+
+def target_ref(wanted: Job) -> TargetRef:
+    """The reference of a job's target."""
+    return TargetRef(wanted.action.target_name, wanted.action.recipe.target_digest)
 
 
 def submit(ledger: Ledger, wanted: Job) -> int:

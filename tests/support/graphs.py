@@ -36,10 +36,10 @@ def relu(path: Path, *, channels: int = 3, side: int = 8) -> Path:
     return save(path, [helper.make_node("Relu", ["x"], ["y"])], shape, shape, {})
 
 
-def tiny(path: Path, *, side: int | str = 8, seed: int = 1) -> Path:
+def tiny(path: Path, *, side: int | str = 8, seed: int = 1, alpha: float = 0.2) -> Path:
     """Conv, BatchNorm, hard-swish, depthwise conv, squeeze-and-excite gate, matmul, softmax; 5 classes.
 
-    `side` may be a name: the model is then of dynamic size and needs `--shape`.
+    `side` may be a name: the model is then of dynamic size and needs `--shape`. `alpha` is that of one operator.
     """
     draw = np.random.Generator(np.random.PCG64(seed))
 
@@ -73,7 +73,7 @@ def tiny(path: Path, *, side: int | str = 8, seed: int = 1) -> Path:
         node("Conv", ["g0", "squeeze", "squeeze_bias"], ["g1"], kernel_shape=[1, 1]),
         node("Relu", ["g1"], ["g2"]),
         node("Conv", ["g2", "excite", "excite_bias"], ["g3"], kernel_shape=[1, 1]),
-        node("HardSigmoid", ["g3"], ["g4"], alpha=0.2, beta=0.5),
+        node("HardSigmoid", ["g3"], ["g4"], alpha=alpha, beta=0.5),
         node("Mul", ["d1", "g4"], ["s0"]),
         node("Add", ["s0", "h0"], ["s1"]),
         node("Conv", ["s1", "project"], ["p0"], kernel_shape=[1, 1]),

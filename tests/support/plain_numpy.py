@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,51 @@ def _conv(node: Node, x: Array, w: Array, b: Array | None = None) -> Array:
             rows = padded[first : first + depth, i * dh :, j * dw :][:, ::sh, ::sw][:, :height, :width]
             y[channel] += np.tensordot(w[channel, :, i, j], rows, 1)
     return y[None]
+
+
+def _conv_transpose(node: Node, x: Array, w: Array, b: Array | None = None) -> Array:
+    (sh, sw), (dh, dw), group = node.integers("strides"), node.integers("dilations"), node.integer("group")
+    top, left, bottom, right = node.integers("pads")
+    channels, rows, columns = x.shape[1:]
+    _, depth, kh, kw = w.shape
+    more_rows, more_columns = node.integers("output_padding")
+    height = (rows - 1) * sh + (kh - 1) * dh + 1 + more_rows
+    y = np.zeros((depth * group, height, (columns - 1) * sw + (kw - 1) * dw + 1 + more_columns))
+    for channel, i, j in np.ndindex(channels, rows, columns):
+        first = channel // (channels // group) * depth
+        for k, m in np.ndindex(kh, kw):
+            y[first : first + depth, i * sh + k * dh, j * sw + m * dw] += x[0, channel, i, j] * w[channel, :, k, m]
+    y = y[:, top : y.shape[1] - bottom, left : y.shape[2] - right]
+    return (y + (0 if b is None else b[:, None, None]))[None]
+
+
+def _resize(node: Node, x: Array) -> Array:
+    """Nearest and linear without antialias, one output after another."""
+    sizes = node.integers("sizes") or tuple(
+        int(size * node.real(name)) for size, name in zip(x.shape[2:], ("scale_h", "scale_w"), strict=True)
+    )
+    y = np.zeros((*x.shape[:2], *sizes))
+    for i, j in np.ndindex(*sizes):
+        rows = _resized_from(node, i, x.shape[2], sizes[0], node.real("scale_h"))
+        columns = _resized_from(node, j, x.shape[3], sizes[1], node.real("scale_w"))
+        for (row, share), (column, part) in product(rows, columns):
+            y[:, :, i, j] += share * part * x[:, :, row, column]
+    return y
+
+
+def _resized_from(node: Node, index: int, size: int, outputs: int, scale: float) -> list[tuple[int, float]]:
+    scale = scale or outputs / size
+    place = {
+        "asymmetric": index / scale,
+        "half_pixel": (index + 0.5) / scale - 0.5,
+        "align_corners": index * (size - 1) / max(outputs - 1, 1),
+    }[str(node.attr("coordinates"))]
+    if node.attr("mode") == "nearest":
+        rounding = {"floor": floor, "ceil": ceil, "round_prefer_ceil": lambda p: floor(p + 0.5)}
+        return [(min(max(rounding[str(node.attr("rounding"))](place), 0), size - 1), 1.0)]
+    low = floor(place)
+    ends = [min(max(end, 0), size - 1) for end in (low, low + 1)]
+    return [(ends[0], 1 - (place - low)), (ends[1], place - low)]
 
 
 def _pool(node: Node, x: Array) -> Array:
@@ -76,11 +123,14 @@ def _softmax(node: Node, x: Array) -> Array:
 
 
 _MEANINGS: Mapping[str, Callable[..., Any]] = {
+    "concat": lambda node, *xs: np.concatenate(xs, node.integer("axis")),
     "conv": _conv,
+    "conv_transpose": _conv_transpose,
     "matmul": lambda _, x, w, b=0.0: x @ w + b,
     "max_pool": _pool,
     "average_pool": _pool,
     "global_average_pool": lambda _, x: x.mean((2, 3), keepdims=True),
+    "resize": _resize,
     "softmax": _softmax,
     "identity": lambda _, x: x,
     "reshape": lambda node, x: x.reshape(node.integers("shape")),

@@ -12,7 +12,7 @@ from kernelc.media.builder import GraphBuilder
 from kernelc.symbols import Dim, symbol
 
 UNARY = ("relu", "sigmoid", "hard_swish")
-KINDS = ("unary", "clip", "binary", "constant", "conv", "pool", "gate", "matrix")
+KINDS = ("unary", "clip", "binary", "constant", "conv", "transposed", "pool", "larger", "joined", "gate", "matrix")
 
 
 @st.composite
@@ -57,6 +57,14 @@ def _step(draw: st.DrawFn, build: GraphBuilder, kind: str, values: list[str]) ->
 def _image_step(draw: st.DrawFn, build: GraphBuilder, kind: str, value: str) -> str:
     if kind == "conv":
         return _conv(draw, build, value)
+    if kind == "transposed":
+        return _conv_transpose(draw, build, value)
+    if kind == "larger":
+        return _larger_and_smaller(draw, build, value)
+    if kind == "joined":
+        both = build.node("concat", [value, build.node("relu", [value])], {"axis": 1})
+        attrs: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+        return build.node("conv", [both, _constant(draw, build, 4, 8, 1, 1)], attrs)
     if kind == "pool":
         ones: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "ceil_mode": 0}
         return build.node("max_pool", [value], {"kernel": (2, 2), "pads": (1, 0, 0, 1)} | ones)
@@ -67,13 +75,39 @@ def _image_step(draw: st.DrawFn, build: GraphBuilder, kind: str, value: str) -> 
     return build.node("matmul", [matrix, _constant(draw, build, 4, 3)])
 
 
+def _conv_transpose(draw: st.DrawFn, build: GraphBuilder, value: str) -> str:
+    """One of stride 1, which keeps the size; a constant may be added, and a batch norm may follow."""
+    group = draw(st.sampled_from([1, 2, 4]))
+    attrs: dict[str, Any] = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "output_padding": (0, 0)}
+    result = build.node(
+        "conv_transpose", [value, _constant(draw, build, 4, 4 // group, 3, 3)], attrs | {"group": group}
+    )
+    if draw(st.booleans()):
+        result = build.node("add", [result, _constant(draw, build, 1, 4, 1, 1)])
+    return _maybe_normalised(draw, build, result)
+
+
+def _larger_and_smaller(draw: st.DrawFn, build: GraphBuilder, value: str) -> str:
+    """Twice as large, then the largest of two by two."""
+    places: dict[str, Any] = {"mode": draw(st.sampled_from(["nearest", "linear"])), "rounding": "floor"}
+    places["coordinates"] = draw(st.sampled_from(["asymmetric", "half_pixel"]))
+    attrs: dict[str, Any] = {"sizes": (), "scale_h": 2.0, "scale_w": 2.0, "antialias": 0, "exclude_outside": 0}
+    attrs |= {"crop_top": 0.0, "crop_left": 0.0, "crop_bottom": 1.0, "crop_right": 1.0, "extrapolation": 0.0}
+    larger = build.node("resize", [value], attrs | places | {"cubic_a": -0.75})
+    window: dict[str, Any] = {"kernel": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+    return build.node("max_pool", [larger], window | {"ceil_mode": 0})
+
+
 def _conv(draw: st.DrawFn, build: GraphBuilder, value: str) -> str:
     group = draw(st.sampled_from([1, 4]))
     operands = [value, _constant(draw, build, 4, 4 // group, 3, 3)]
     if draw(st.booleans()):
         operands.append(_constant(draw, build, 4))
     attrs: dict[str, Any] = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "group": group}
-    result = build.node("conv", operands, attrs)
+    return _maybe_normalised(draw, build, build.node("conv", operands, attrs))
+
+
+def _maybe_normalised(draw: st.DrawFn, build: GraphBuilder, result: str) -> str:
     if not draw(st.booleans()):
         return result
     scale, shift, mean, var = (_constant(draw, build, 4) for _ in range(4))

@@ -41,6 +41,39 @@ def test_a_good_result_is_accepted_with_digests_from_the_bytes(out: Path) -> Non
     assert [(stage.name, stage.digest) for stage in accepted.stages] == [("import", digest.of_bytes(b"a model"))]
 
 
+def entry(out: Path, name: str, data: bytes = b"any") -> Path:
+    (out / "objects").mkdir(exist_ok=True)
+    (out / "objects" / name).write_bytes(data)
+    return out / "objects" / name
+
+
+def test_objects_for_later_compiles_may_lie_beside_the_payload(out: Path) -> None:
+    paths = [entry(out, letter * 64) for letter in "ba"]
+    assert result.accept(out).objects == tuple(sorted(paths))
+
+
+@pytest.mark.parametrize("name", ["x", "a" * 63, "A" * 64, ".tmp-" + "a" * 59])
+def test_an_object_of_another_name_is_refused(out: Path, name: str) -> None:
+    entry(out, name)
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED
+
+
+def test_an_object_that_is_no_plain_file_is_refused(out: Path) -> None:
+    entry(out, "a" * 64).rename(out.parent / "elsewhere")
+    (out / "objects" / ("a" * 64)).symlink_to(out.parent / "elsewhere")
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED
+    (out / "objects" / ("a" * 64)).unlink()
+    (out / "objects").rmdir()
+    (out / "objects").symlink_to(out.parent)
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED
+
+
 def test_the_files_are_those_of_a_payload() -> None:
     assert set(result.PAYLOAD_FILES) == set(MEDIA_TYPES)
 

@@ -132,10 +132,11 @@ def test_any_source_file_changes_the_compilers_digest(tmp_path: Path) -> None:
         before = after
 
 
-def test_target_files_byte_code_and_the_place_do_not_change_it(tmp_path: Path) -> None:
+def test_target_files_devices_byte_code_and_the_place_do_not_change_it(tmp_path: Path) -> None:
     made = rooms(tmp_path / "one")
     before = actions.compiler_source(made)
     (tmp_path / "one/toolchains/targets/other.toml").write_text("name = 'other'\n")
+    (tmp_path / "one/toolchains/devices.toml").write_text("[board]\n")
     (tmp_path / "one/kernelc/__pycache__").mkdir()
     (tmp_path / "one/kernelc/__pycache__/x.pyc").write_bytes(b"x")
     (tmp_path / "one/kernelc/inner/__pycache__").mkdir()

@@ -49,6 +49,7 @@ def test_a_payload_is_its_files_by_name_with_their_media_types(tmp_path: Path) -
 
     assert {title: blob.media_type.removeprefix("application/vnd.kernelfarm.") for title, blob in v3.files.items()} == {
         "config.json": "payload.config.v1+json",
+        "golden.bin": "golden.v1",
         "hardening.json": "hardening.v1+json",
         "kernels.so": "kernels.v1",
         "libmedia_engine.so": "library.v1",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from farm.check import Report, worst_of
-from farm.cli.check import named_files
+from farm import config
+from farm.check import Report, runner_of, targets_of, worst_of
+from farm.cli.check import document, named_files, worst
 from kernelfarm.errors import Code, FarmError, Status
+from tests.support import bundles
+from toolchains.emulator import Kind, Runner
 
 
 def outputs(**values: float) -> dict[str, np.ndarray]:
@@ -61,6 +65,46 @@ def test_what_could_not_be_run_is_no_failure_and_no_success():
     assert (found.ran, found.holds, found.status) == (False, False, Status.DONE)
     assert found.to_json()["reason"] == "E14 cpu: lacks avx512f"
     assert found.to_json()["max_abs_error"] is None
+
+
+def test_where_nobody_looks_on_a_missing_emulator_is_a_failure(tmp_path: Path):
+    alone, watched = (config.load({"FARM_HOME": str(tmp_path), "CI": value}) for value in ("true", ""))
+    no_emulator = replace(report(reason="qemu is missing"), missing_tool=True)
+    no_such_processor = report(reason="this processor lacks avx512f")
+
+    assert (no_emulator.status_for(alone), no_emulator.status_for(watched)) == (Status.ENVIRONMENT, Status.DONE)
+    assert no_such_processor.status_for(alone) is Status.DONE
+
+
+def test_several_targets_end_with_the_gravest_status(tmp_path: Path):
+    settings = config.load({"FARM_HOME": str(tmp_path), "CI": "true"})
+    good = report((outputs(a=1), outputs(a=1)))
+    bad = report((outputs(a=2), outputs(a=1)))
+    not_run = replace(report(reason="qemu is missing"), missing_tool=True)
+    failed = FarmError(Code.TARGET_UNKNOWN, "the bundle has no payload for 'z'")
+
+    assert worst({"x": good}, settings) is Status.DONE
+    assert worst({"x": good, "y": not_run}, settings) is Status.ENVIRONMENT
+    assert worst({"x": good, "y": not_run, "z": failed}, settings) is Status.USAGE
+    assert worst({"x": good, "y": bad, "z": failed, "w": not_run}, settings) is Status.BAD
+    found = document({"x": good, "z": failed}, settings)
+    assert (found["schema"], found["status"]) == ("check-reports/1", 2)
+    assert found["targets"]["x"]["how"] == "native"
+    assert found["targets"]["z"]["error"]["code"] == Code.TARGET_UNKNOWN.number
+    assert document({"x": not_run}, settings)["how"] == "not run"
+
+
+def test_without_a_target_a_bundle_is_checked_for_all_that_it_has(tmp_path: Path):
+    made = bundles.write(tmp_path / "cls", tmp_path / "work")
+
+    assert targets_of(made.path) == ("x86-64-v3", "x86-64-v4")
+    with pytest.raises(FarmError) as raised:
+        targets_of(tmp_path / "model.onnx")
+    assert raised.value.code is Code.USAGE
+
+
+def test_a_target_of_a_bundle_that_this_farm_does_not_know_is_tried_natively():
+    assert runner_of("x86-64-v9") == Runner((), Kind.NATIVE, "")
 
 
 def test_a_report_without_any_output_does_not_hold():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def test_an_error_is_code_what_why_and_next_on_standard_error(capsys: pytest.Cap
     assert captured.out == ""
     assert captured.err.splitlines() == [
         "error FARM-E0102: unknown target 'x86-64-v5'",
-        "  why:  the targets are x86-64-v3, x86-64-v4",
+        "  why:  the targets are aarch64, armv7, hexagon-v67, riscv64, x86-64-v3, x86-64-v4",
         "  next: Did you mean x86-64-v4 or x86-64-v3?",
     ]
 
@@ -85,7 +86,7 @@ def test_with_json_the_error_is_a_document_too(capsys: pytest.CaptureFixture[str
         ["status", "b9"],
         ["logs", "r9"],
         ["logs"],
-        ["check", "m.onnx", "-t", "x86-64-v3", "-t", "x86-64-v4"],
+        ["bench", "m.onnx", "-t", "x86-64-v3", "-t", "x86-64-v4"],
         ["build", "m.onnx", "-t", "x86-64-v3", "--out", "a", "--out", "b"],
         ["build", "m.onnx", "-t", "x86-64-v3", "--name", "../m"],
         ["build", "m.onnx", "-t", "x86-64-v3", "--name", "a\nb"],
@@ -122,7 +123,27 @@ def test_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["targets"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["TARGET", "TRIPLE", "CPU", "VECTORS", "SUMMARY"]
-    assert [line.split()[0] for line in lines[1:]] == ["x86-64-v3", "x86-64-v4"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "aarch64", "armv7", "hexagon-v67", "riscv64", "x86-64-v3", "x86-64-v4",
+    ]  # fmt: skip
+
+
+def test_devices_are_listed_with_their_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["targets", "--devices"]) == 0
+    assert re.search(r"^device:raspberry-pi-5 +aarch64 +Broadcom BCM2712", capsys.readouterr().out, re.MULTILINE)
+    assert entry.main(["targets", "--devices", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["devices"]["raspberry-pi-4"]["target"]) == ("devices/1", "armv7")
+
+
+def test_a_device_is_shown_as_its_target_and_an_unknown_one_gets_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert entry.main(["targets", "device:beaglebone-black"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["target", "armv7"]
+    for command in (["targets"], ["build", "m.onnx", "-t"], ["check", "m.onnx", "-t"], ["bench", "m.onnx", "-t"]):
+        assert entry.main([*command, "device:beagle-bone"]) == 2
+        assert "Did you mean device:beaglebone-black" in capsys.readouterr().err
 
 
 def test_one_target_as_json(capsys: pytest.CaptureFixture[str]) -> None:

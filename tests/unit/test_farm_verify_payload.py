@@ -14,6 +14,7 @@ from farm.bundle import PayloadInput, write_bundle
 from kernelfarm import canonical, device, digest, oci_bundle
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.golden import Case, Golden
 from kernelfarm.oci_bundle import BundleView
 from tests.support import bundles
 from toolchains import gate, target
@@ -65,16 +66,17 @@ def another_blob(kind: BlobKind) -> Callable[[Path], None]:
 
 def one_blob_more(folder: Path) -> None:
     blobs = (*header(folder).blobs, Blob(BlobKind.KERNELS, digest.of_bytes(b"other"), 5))
-    rewritten(blobs=blobs, variants=(Variant(0, 1, 0, 1), Variant(0, 2, 2, 1)))(folder)
+    rewritten(blobs=blobs, variants=(Variant(0, 1, 0, 1), Variant(0, 2, len(blobs) - 1, 1)))(folder)
 
 
 def test_a_payload_whose_header_names_its_own_files_fits(tmp_path: Path) -> None:
     view = bundle_of(tmp_path, unchanged)
 
-    found = dict(islice(payload_check.check(view, view.payloads[0]), 2))
+    found = dict(islice(payload_check.check(view, view.payloads[0]), 3))
 
-    assert found["files"].startswith("8 files, ")
-    assert found["header"] == "names the kernels and weights by digest, IR 0.1.0, ABI 1"
+    assert found["files"].startswith("9 files, ")
+    assert found["header"] == "names kernels, weights and golden vectors by digest, IR 0.1.0, ABI 1"
+    assert found["golden vectors"] == "2 cases of 2 values within 0.0001 + 0.001 * |b|"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,7 @@ def test_a_payload_whose_header_names_its_own_files_fits(tmp_path: Path) -> None
         rewritten(variants=(Variant(0x3FFFF, 1, 0, 1),)),
         another_blob(BlobKind.KERNELS),
         another_blob(BlobKind.WEIGHTS),
+        another_blob(BlobKind.GOLDEN),
         one_blob_more,
     ],
 )
@@ -110,6 +113,37 @@ def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:
 
     assert error.code is Code.DEVICE_FILE_INVALID
     assert view.role_of(error.detail["file"]) == "media.hdr of x86-64-v4"
+
+
+def golden_vectors(data: bytes) -> Callable[[Path], None]:
+    """Other golden vectors, under their right digest."""
+
+    def change(folder: Path) -> None:
+        (folder / "golden.bin").write_bytes(data)
+        blob = Blob(BlobKind.GOLDEN, digest.of_bytes(data), len(data))
+        rewritten(blobs=(*(other for other in header(folder).blobs if other.kind is not BlobKind.GOLDEN), blob))(folder)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"KFGV", "shorter than its fixed part"),
+        (
+            Golden((12,), (12,), (Case((0,), (bytes(12),)),)).to_bytes(),
+            "its outputs have 12 bytes, those of the model 8",
+        ),
+        (Golden((), (8,), (Case((), (bytes(8),)),)).to_bytes(), "its inputs have no bytes, those of the model 12"),
+    ],
+)
+def test_golden_vectors_that_are_none_or_for_another_model_are_refused(tmp_path: Path, data: bytes, why: str) -> None:
+    view = bundle_of(tmp_path, golden_vectors(data))
+
+    error = fault_in(view)
+
+    assert (error.code, error.why) == (Code.DEVICE_FILE_INVALID, why)
+    assert view.role_of(error.detail["file"]) == "golden.bin of x86-64-v4"
 
 
 def test_kernels_that_are_no_linked_code_are_refused_by_file(tmp_path: Path) -> None:
@@ -194,7 +228,7 @@ def test_a_payload_of_an_older_target_file_is_held_against_what_it_lists(
 
     monkeypatch.setattr(gate, "require", require)
 
-    assert len(list(payload_check.check(view, view.payloads[0]))) == 3
+    assert len(list(payload_check.check(view, view.payloads[0]))) == 4
     assert [set(found.hardening.required) for found in asked] == [FLOOR]
 
 

@@ -43,7 +43,8 @@ def test_a_run_is_compiled_and_its_payload_taken_in(farm: Session) -> None:
     assert found is not None
     payload, _row = found
     assert (payload.model_name, payload.target_name) == ("cls", "x86-64-v3")
-    assert farm.store.get_bytes(payload.files[2].digest) == b"kernels for x86-64-v3 "
+    kernels = next(entry for entry in payload.files if entry.name == "kernels.so")
+    assert farm.store.get_bytes(kernels.digest) == b"kernels for x86-64-v3 "
     assert worker.log_path(farm.settings.home.logs, number, 1).read_text() == "compiling\n"
     assert [item.max_rss_bytes for item in farm.ledger.runs.attempts(number)] == [123 << 20]
     assert left_in(farm.settings.home.cache) == []

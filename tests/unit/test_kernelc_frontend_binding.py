@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kernelc.frontend.binding import Declared, bind
+from kernelc.frontend.binding import Declared, bind, replaced
 from kernelc.symbols import symbol
 from kernelfarm.errors import Code, FarmError, Status
 
@@ -25,6 +25,17 @@ def _error(inputs: list[Declared], shapes: Mapping[str, tuple[int, ...]]) -> Far
 def test_given_shapes_are_put_in_and_static_ones_stay() -> None:
     bound = bind([IMAGE, MASK, FIXED], {"image": (2, 3, 8, 9), "mask": (2, 1)})
     assert bound == ((2, 3, 8, 9), (2, 1), (1, 4))
+
+
+def test_a_given_shape_replaces_sizes_that_the_model_fixes_and_that_is_told() -> None:
+    bound = bind([IMAGE, MASK, FIXED], {"image": (2, 4, 8, 9), "scale": (2, 4)})
+    assert bound == ((2, 4, 8, 9), (2, 1), (2, 4))
+    told = 'input "image" is declared ?x3x?x? and given as 2x4x8x9, input "scale" is declared 1x4 and given as 2x4'
+    assert replaced([IMAGE, MASK, FIXED], bound) == told
+
+
+def test_open_sizes_that_are_given_replace_nothing() -> None:
+    assert replaced([IMAGE, FIXED], ((2, 3, 8, 9), (1, 4))) == ""
 
 
 def test_a_size_bound_by_one_input_holds_for_another_of_the_same_name() -> None:
@@ -53,7 +64,6 @@ def test_a_missing_shape_says_the_option_to_give() -> None:
     [
         ({"imagee": (1, 3, 8, 8)}, 'it has the inputs "image", "mask"'),
         ({"image": (1, 3, 8)}, "it has 3 sizes; the model declares ?x3x?x? (4 sizes)"),
-        ({"image": (1, 4, 8, 8)}, "size 1 is 4; the model fixes it to 3 in ?x3x?x?"),
         ({"image": (1, 3, 0, 8)}, "size 2 is 0; it must be 1 at least"),
         ({"image": (1, 3, 8, -8)}, "size 3 is -8; it must be 1 at least"),
         ({"image": (1, 3, 8, 8), "mask": (2, 1)}, 'equals one of input "image", which is 1'),

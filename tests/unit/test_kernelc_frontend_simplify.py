@@ -200,11 +200,31 @@ def test_a_constant_that_varies_otherwise_is_still_added(tmp_path: Path, shape: 
     assert _ops(_simple(tmp_path, nodes, w=W, c=added)) == ["conv", "add"]
 
 
+def test_factors_and_offsets_after_a_linear_operation_are_in_its_weights(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", ["x", "w"], ["a"]),
+        node("Mul", ["a", "half"], ["b"]),
+        node("Add", ["b", "offset"], ["c"]),
+        node("Mul", ["factor", "c"], ["y"]),
+    ]
+    per_channel = np.array([1, -2, 3, 0.25], np.float32).reshape(4, 1, 1)
+    graph = _simple(tmp_path, nodes, w=W, half=np.float32(0.5), offset=per_channel, factor=per_channel)
+    assert _ops(graph) == ["conv"]
+    assert graph.weights[graph.nodes[0].inputs[2]].array.tolist() == [1, 4, 9, 0.0625]
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e30, np.inf, np.nan])
+def test_a_factor_that_would_ruin_the_weights_stays_outside(tmp_path: Path, factor: float) -> None:
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Mul", ["a", "f"], ["y"])]
+    model = onnx_files.model(nodes, {"x": IMAGE}, weights={"w": W, "f": np.float32(factor)})
+    assert _ops(frontend.simplify(onnx_files.load(tmp_path, model))) == ["conv", "mul"]
+
+
 def test_gemm_is_one_matmul_with_bias(tmp_path: Path) -> None:
     nodes = [node("Flatten", ["x"], ["f"]), node("Gemm", ["f", "m", "b"], ["y"], transB=1, alpha=0.5, beta=2.0)]
     matrix = DRAW.standard_normal((5, 144)).astype(np.float32)
     graph = _simple(tmp_path, nodes, m=matrix, b=np.arange(5, dtype=np.float32))
-    assert _ops(graph) == ["reshape", "matmul", "mul", "add"]
+    assert _ops(graph) == ["reshape", "matmul"]
     plain = [node("Flatten", ["x"], ["f"]), node("Gemm", ["f", "m", "b"], ["y"], transB=1)]
     graph = _simple(tmp_path, plain, m=matrix, b=np.arange(5, dtype=np.float32))
     assert _ops(graph) == ["reshape", "matmul"]

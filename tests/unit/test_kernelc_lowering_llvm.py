@@ -83,13 +83,7 @@ def test_a_call_of_another_function_is_refused(name: str) -> None:
     assert f"@{name}" in error.what
 
 
-def test_a_small_copy_is_left_to_the_back_end() -> None:
-    copy = "  call void @llvm.memcpy.p0.p0.i64(ptr %1, ptr %2, i64 256, i1 false)"
-
-    assert copy in finished(copy)
-
-
-@pytest.mark.parametrize("size", ["257", "%size"])
+@pytest.mark.parametrize("size", ["16", "257", "%size"])
 def test_a_copy_that_could_become_a_call_is_refused(size: str) -> None:
     error = refusal(f"  call void @llvm.memcpy.p0.p0.i64(ptr %1, ptr %2, i64 {size}, i1 false)")
 
@@ -116,3 +110,38 @@ def test_the_symbol_comes_from_the_text_alone() -> None:
 
     assert other.symbol == KERNEL.symbol
     assert re.fullmatch(r"kf_[0-9a-f]{16}", KERNEL.symbol)
+
+
+def test_where_indices_have_32_bits_pointers_lie_four_bytes_apart_and_the_range_is_cut() -> None:
+    text = llvm.finish(IR.replace("i64", "i32").replace("BODY", ""), KERNEL, target.load("armv7"))
+
+    assert "define hidden void @" in text and "(ptr %ctx, i64 %begin, i64 %end)" in text  # the ABI has 64 everywhere
+    assert "  %a1 = getelementptr inbounds ptr, ptr %operands, i32 1" in text
+    assert "  %p1 = load ptr, ptr %a1, align 4" in text
+    assert "  %first = trunc i64 %begin to i32" in text
+    assert "call void @group(ptr %p0, ptr %p1, i32 %first, i32 %last)" in text
+
+
+def test_a_kernel_with_indices_of_another_width_is_refused() -> None:
+    with pytest.raises(FarmError) as error:
+        finished(name="armv7")
+
+    assert error.value.code is Code.IR_UNEXPECTED
+
+
+def test_functions_and_modules_say_what_the_target_needs() -> None:
+    arm = finished(name="aarch64")
+    riscv = finished(name="riscv64")
+
+    assert '"branch-target-enforcement" "sign-return-address"="non-leaf"' in arm
+    assert '!{i32 8, !"branch-target-enforcement", i32 1}' in arm
+    assert '!{i32 1, !"target-abi", !"lp64d"}' in riscv
+    assert "cf-protection" not in arm + riscv
+
+
+def test_the_passes_have_one_width_of_index() -> None:
+    wide, narrow = (" ".join(stage.pipeline for stage in llvm.stages(bits)) for bits in (64, 32))
+
+    assert "index-bitwidth" not in wide
+    assert narrow.count("index-bitwidth=32") == 5  # memref, func, arith, index and cf
+    assert "entry-point=memory" in narrow

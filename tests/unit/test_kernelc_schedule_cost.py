@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from kernelc.schedule.cost import ContractionTile, Machine, contraction_tile, depthwise_columns, fits
+from kernelc.lowering.cut import Cut
+from kernelc.schedule.cost import (
+    ContractionTile,
+    Machine,
+    Tail,
+    contraction_cut,
+    contraction_tile,
+    depthwise_columns,
+    fits,
+    narrowed,
+)
 from kernelc.schedule.sequence import Reduction, sequence
 from kernelc.schedule.split import Run, balanced, chunks
 
@@ -103,3 +113,40 @@ def test_only_matched_generics_are_vectorised() -> None:
 
     assert "transform.structured.vectorize %all" in text
     assert "vectorize_children" not in text
+
+
+def test_a_last_block_of_few_channels_is_cut_to_half_the_lanes_where_that_is_faster() -> None:
+    machine = Machine(lanes=16, registers=32, l2_bytes=1 << 20, broadcast="memory")
+
+    def cut(channels: int) -> ContractionTile:
+        return contraction_cut(machine, steps=864, exits=9, channels=channels, images=[(80, 80)])
+
+    assert cut(24) == ContractionTile(1, 16, 80, 80, Tail(8, 16))
+    assert cut(1).tail == Tail(8, 16)
+    assert cut(25).tail is None  # nine of sixteen lanes: more than half
+    assert cut(32).tail is None
+
+
+def test_registers_that_are_multiplied_whole_are_never_cut() -> None:
+    machine = Machine(lanes=8, registers=16, l2_bytes=1 << 18)
+
+    assert narrowed(machine, 1) == machine
+    assert contraction_cut(machine, channels=9, steps=864, exits=9, images=[(80, 80)]).tail is None
+
+
+def test_a_block_of_several_registers_is_cut_to_those_that_hold_channels() -> None:
+    machine = Machine(lanes=4, registers=6, l2_bytes=0, split=4, ports=2)
+
+    assert (narrowed(machine, 1).lanes, narrowed(machine, 1).split, narrowed(machine, 1).registers) == (1, 1, 24)
+    assert narrowed(machine, 2).lanes == 2
+    assert narrowed(machine, 3) == machine
+
+
+def test_the_last_block_is_a_run_of_its_own_with_its_tile() -> None:
+    cut = Cut(total=5, lanes=16, blocks=4, columns=6, tail=Tail(8, 14))
+
+    assert cut.runs == (Run(0, 1, 4), Run(4, 1, 1))
+    assert [cut.tile(run) for run in cut.runs] == [(16, 6), (8, 14)]
+    assert cut.text == "4x6,1x14/8"
+    assert Cut(1, 16, 1, 16, Tail(8, 16)).text == "1x16/8"
+    assert Cut(5, 16, 4, 6).runs == (Run(0, 1, 3), Run(3, 1, 2))

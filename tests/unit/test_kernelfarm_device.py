@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelfarm import device, digest
+from kernelfarm import device, digest, golden
 from kernelfarm.device import Blob, BlobKind, DeviceIndex, IndexEntry, PayloadHeader, Variant
 from kernelfarm.errors import Code, FarmError
 from tests.support import device as support
@@ -56,6 +56,16 @@ def test_what_was_written_is_read_back() -> None:
     assert DeviceIndex.from_bytes(INDEX.to_bytes()) == INDEX
 
 
+def test_golden_vectors_are_named_once() -> None:
+    vectors = Blob(BlobKind.GOLDEN, digest.of_bytes(b"golden"), 6)
+    header = replace(HEADER, blobs=(*HEADER.blobs, vectors))
+
+    assert PayloadHeader.from_bytes(header.to_bytes()) == header
+    with pytest.raises(FarmError) as caught:
+        replace(header, blobs=(*header.blobs, vectors)).to_bytes()
+    assert (caught.value.code, caught.value.why) == (Code.DEVICE_FILE_INVALID, "golden vectors twice")
+
+
 def test_no_change_of_a_byte_is_read_as_the_same_header() -> None:
     data = HEADER.to_bytes()
     for place in range(len(data)):
@@ -83,7 +93,7 @@ def test_a_cut_header_is_refused(length: int) -> None:
         (76, b"\1", "variant without kernels"),
         (80, b"\0", "variant with wrong weights"),
         (84, b"\1", "reserved field in use"),
-        (88, b"\3", "blob of unknown kind 3"),
+        (88, b"\4", "blob of unknown kind 4"),
         (92, b"\1", "reserved field in use"),
         (96, bytes(8), "size of a blob out of range"),
     ],
@@ -139,6 +149,7 @@ def agreement(sizes: dict[str, int]) -> str:
         f'_Static_assert(KF_IR_VERSION == {device.pack_version(device.IR_VERSION)}, "ir");',
         f'_Static_assert(KF_BLOB_KERNELS == {BlobKind.KERNELS}, "kernels");',
         f'_Static_assert(KF_BLOB_WEIGHTS == {BlobKind.WEIGHTS}, "weights");',
+        f'_Static_assert(KF_BLOB_GOLDEN == {BlobKind.GOLDEN}, "golden");',
     ]
     return "\n".join(lines) + "\n"
 
@@ -149,7 +160,7 @@ def compile_agreement(folder: Path, sizes: dict[str, int]) -> None:
 
 
 def test_python_and_c_agree_on_every_struct_and_number(tmp_path: Path) -> None:
-    compile_agreement(tmp_path, device.SIZES)
+    compile_agreement(tmp_path, device.SIZES | golden.SIZES)
 
 
 def test_a_disagreement_with_c_would_be_seen(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,12 +33,6 @@ def probe(*folders: Path, running: bool = False) -> list[int]:
     return [int(line) for line in answer.stdout.split()]
 
 
-def flips(data: bytes, places: Iterator[int] | range | list[int]) -> Iterator[bytes]:
-    """The data with one bit changed at each place; which bit follows from the place."""
-    for place in places:
-        yield data[:place] + bytes([data[place] ^ 1 << place * 7 % 8]) + data[place + 1 :]
-
-
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     return device.write(tmp_path / "bundle", device.tiny())
@@ -57,7 +50,7 @@ def test_every_flip_and_every_cut_of_the_index_is_refused(bundle: Path, tmp_path
     data = (bundle / files.INDEX_NAME).read_bytes()
     folders = []
     for number, changed in enumerate(
-        [*flips(data, range(len(data))), *(data[:n] for n in range(len(data))), data + b"\0"]
+        [*device.flips(data, range(len(data))), *(data[:n] for n in range(len(data))), data + b"\0"]
     ):
         folder = tmp_path / f"c{number}"
         folder.mkdir()
@@ -76,7 +69,7 @@ def test_flips_of_a_blob_are_seen_by_its_digest(bundle: Path, which: str) -> Non
     tiny = device.tiny()
     data = {"header": tiny.header().to_bytes(), "kernels": tiny.kernels, "weights": tiny.weights}[which]
     place = device.blob(bundle, data)
-    for changed in flips(data, random.Random(1).sample(range(len(data)), 25)):
+    for changed in device.flips(data, random.Random(1).sample(range(len(data)), 25)):
         place.write_bytes(changed)
         assert probe(bundle) == [DIGEST]
 
@@ -112,7 +105,7 @@ def test_no_change_of_a_header_with_its_right_digest_crashes(tmp_path: Path) -> 
     tiny = device.tiny()
     data = tiny.header().to_bytes()
     rng = random.Random(2)
-    changes = [*flips(data, range(len(data))), *(data[:n] for n in range(1, len(data)))]
+    changes = [*device.flips(data, range(len(data))), *(data[:n] for n in range(1, len(data)))]
     changes += [data[:n] + rng.randbytes(4) + data[n + 4 :] for n in range(0, len(data) - 3, 4)]
     folders = [device.write(tmp_path / f"h{k}", tiny, header=changed) for k, changed in enumerate(changes)]
 
@@ -318,7 +311,7 @@ def test_no_flip_of_the_kernel_object_with_its_right_digest_crashes(tmp_path: Pa
         places = range(start, min(start + 128, region.stop))
         folders = [
             device.write(tmp_path / f"k{k}", replace(tiny, kernels=changed))
-            for k, changed in enumerate(flips(tiny.kernels, places))
+            for k, changed in enumerate(device.flips(tiny.kernels, places))
         ]
         codes += probe(*folders)
         for folder in folders:

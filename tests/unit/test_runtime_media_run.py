@@ -72,6 +72,8 @@ def test_repeat_prints_the_times_of_the_runs(bundle: Path, x: Path) -> None:
         (["a", "b"], "b: only one folder"),
         (["a", "--fast"], "--fast: no such option"),
         (["a", "--repeat"], "--repeat: needs a value"),
+        (["a", "--self-test", "--repeat", "2"], "--self-test: takes no inputs"),
+        (["a", "--list", "--self-test"], "--self-test: takes no inputs"),
         (["a", "--repeat", "0"], "--repeat: its value is out of range"),
         (["a", "--repeat", "1e3"], "--repeat: its value is out of range"),
         (["a", "--partitions", "-1"], "--partitions: its value is out of range"),

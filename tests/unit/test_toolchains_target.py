@@ -16,7 +16,7 @@ FILE = Path(target.__file__).parent / "targets" / "x86-64-v4.toml"
 
 
 def test_the_targets_are_the_files() -> None:
-    assert target.names() == ("x86-64-v3", "x86-64-v4")
+    assert target.names() == ("aarch64", "armv7", "hexagon-v67", "riscv64", "x86-64-v3", "x86-64-v4")
 
 
 def test_a_target_says_what_schedules_and_linking_need() -> None:
@@ -32,7 +32,8 @@ def test_a_target_says_what_schedules_and_linking_need() -> None:
     assert "-prefer-256-bit" in v4.cpu.feature_string.split(",")
     assert v4.matrix.shapes == ()
     assert v4.hardening.kcfi
-    assert (v4.run.emulator, v4.run.oldest_libc) == ("", "glibc-2.17")
+    assert (v4.run.emulator, v4.run.oldest_libc) == ((), "glibc-2.17")
+    assert (v4.index_bits, v4.vector.fused) == (64, True)
     assert v4.preference > target.load("x86-64-v3").preference
 
 
@@ -45,6 +46,42 @@ def test_v4_demands_avx512_of_the_device_and_v3_does_not() -> None:
 
 def test_every_property_is_required_on_x86_64() -> None:
     assert set(target.load("x86-64-v3").hardening.required) == set(Property)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "lanes", "registers", "fused", "register_class"),
+    [
+        ("aarch64", 64, 4, 32, True, "q"),
+        ("armv7", 32, 4, 16, False, "q"),
+        ("hexagon-v67", 32, 1, 24, True, ""),
+        ("riscv64", 64, 4, 32, True, "v"),
+    ],
+)
+def test_the_other_machines_say_their_widths(
+    name: str, bits: int, lanes: int, registers: int, fused: bool, register_class: str
+) -> None:
+    found = target.load(name)
+    vector = found.vector
+
+    assert (found.index_bits, vector.f32_lanes, vector.registers) == (bits, lanes, registers)
+    assert (vector.fused, vector.register_class) == (fused, register_class)
+    assert found.run.emulator_argv[0].startswith("qemu-")
+    assert "{cpu}" not in " ".join(found.run.emulator_argv)
+
+
+def test_what_a_machine_cannot_have_is_said() -> None:
+    unguarded = {Property.LANDING_PADS, Property.BRANCH_NOTE, Property.RETURN_NOTE}
+
+    assert target.load("aarch64").hardening.impossible == ()
+    assert set(target.load("armv7").hardening.impossible) == unguarded
+    assert set(target.load("riscv64").hardening.impossible) == unguarded
+    assert set(target.load("hexagon-v67").hardening.impossible) == unguarded | {Property.FULL_WIDTH}
+
+
+def test_functions_of_aarch64_ask_for_landing_pads_each() -> None:
+    assert target.load("aarch64").function_attributes.endswith(
+        '"branch-target-enforcement" "sign-return-address"="non-leaf" "sign-return-address-key"="a_key"'
+    )
 
 
 def test_json_gives_the_target_back_with_the_same_digest() -> None:
@@ -99,6 +136,12 @@ def test_a_comment_does_not_change_the_digest(tmp_path: Path) -> None:
         ('"relro", ', "", "hardening"),
         ("impossible = []", 'impossible = ["kcfi"]', "hardening"),
         ('"relro"', '"relroo"', "hardening.required[5]"),
+        ("index_bits = 64", "index_bits = 32", "code.index_bits"),
+        ("attributes = []", 'attributes = [["a\\" \\"b", ""]]', "code"),
+        ("attributes = []", 'attributes = [["a"]]', "code.attributes[0]"),
+        ('[8, "cf-protection-branch", 1]', '[9, "cf-protection-branch", 1]', "code.module_flags"),
+        ("emulator = []", 'emulator = ["/bin/sh"]', "run.emulator"),
+        ('cpu = ""', 'cpu = "max"', "run.cpu"),
         ("l1d_bytes = 32768", "l1d_bytes = -1", "memory"),
         ('oldest_libc = "glibc-2.17"', "", "run"),
         ("[matrix]", 'schema = "target/9"\n[matrix]', "memory"),
@@ -129,11 +172,12 @@ def test_a_target_from_a_request_is_checked_like_a_file() -> None:
     assert caught.value.code is Code.TARGET_INVALID
 
 
-def test_feature_bits_are_those_that_the_device_probes() -> None:
-    defined = (runtime_build.source_root() / "src" / "cpu_x86_64.def").read_text()
+@pytest.mark.parametrize("machine", ["aarch64", "armv7", "x86-64"])
+def test_feature_bits_are_those_that_the_device_probes(machine: str) -> None:
+    defined = (runtime_build.source_root() / "src" / f"cpu_{machine.replace('-', '_')}.def").read_text()
     pairs = re.findall(r'^KF_FEATURE\((\d+), "([^"]+)"', defined, flags=re.MULTILINE)
 
-    assert [(int(bit), name) for bit, name in pairs] == list(enumerate(features.known("x86-64")))
+    assert [(int(bit), name) for bit, name in pairs] == list(enumerate(features.known(machine)))
 
 
 def test_a_mask_and_its_names_are_inverse() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kernelfarm.errors import Code, FarmError, Status
-from toolchains import gate, machines, process, runtime_build, target, zig
+from toolchains import gate, machines, process, target, zig
+from toolchains import ir as ir_text
 
 V4 = target.load("x86-64-v4")
 TILE = (
@@ -27,7 +28,7 @@ TILE = (
 def ir(*, control_flow: bool = True) -> str:
     """A module of one empty tile and its table."""
     text = 'source_filename = "kernel"\n' + TILE.format(flags="")
-    return runtime_build.add_module_flags(text, V4) if control_flow else text
+    return ir_text.add_module_flags(text, V4) if control_flow else text
 
 
 def test_ir_becomes_a_kernel_object_with_id_pad_and_note(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_a_tool_killed_by_a_signal_says_which(tmp_path: Path) -> None:
 def test_module_flags_are_added_behind_the_others() -> None:
     text = '!llvm.module.flags = !{!0}\n\n!0 = !{i32 8, !"PIC Level", i32 2}\n'
 
-    assert runtime_build.add_module_flags(text, V4) == (
+    assert ir_text.add_module_flags(text, V4) == (
         '!llvm.module.flags = !{!0, !1, !2}\n\n!0 = !{i32 8, !"PIC Level", i32 2}\n'
         '!1 = !{i32 8, !"cf-protection-branch", i32 1}\n!2 = !{i32 8, !"cf-protection-return", i32 1}\n'
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelc.frontend.operators import data, elementwise, linear, windows
+from kernelc.frontend.operators import data, elementwise, linear, reductions, resampling, windows
 from kernelc.frontend.operators.registry import handler_of, supported
 
-__all__ = ["data", "elementwise", "handler_of", "linear", "supported", "windows"]
+__all__ = ["data", "elementwise", "handler_of", "linear", "reductions", "resampling", "supported", "windows"]

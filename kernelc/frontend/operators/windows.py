@@ -84,6 +84,74 @@ def conv(node: NodeImport) -> str:
     return node.emit("conv", [value, weight] + ([bias] if bias is not None else []), attrs)
 
 
+@operator("ConvTranspose", 1)
+def conv_transpose(node: NodeImport) -> str:
+    """`output_shape` and `auto_pad` become pads and output padding."""
+    value, weight, bias = node.operands(2, 3)
+    assert value is not None and weight is not None
+    _image(node, value)
+    sizes = node.tensor(weight).shape
+    if len(sizes) != _RANK + 2 or not node.tensor(weight).is_static:
+        raise node.site.invalid("the weight must be C,O,KH,KW of known sizes")
+    kernel = node.tensor(weight).static_shape[2:]
+    if _list(node, "kernel_shape", kernel) != kernel:
+        raise node.site.invalid(f"kernel_shape is not that of the weight, {list(kernel)}")
+    strides, dilations = (_list(node, name, (1,) * _RANK) for name in ("strides", "dilations"))
+    if min(*strides, *dilations) < 1:
+        raise node.site.invalid("a stride or dilation is not positive")
+    padding = _list(node, "output_padding", (0,) * _RANK)
+    mode = node.attributes.text("auto_pad", "NOTSET")
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise node.site.invalid("auto_pad is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER")
+    pads = _list(node, "pads", (0,) * (2 * _RANK))
+    wanted = node.attributes.optional_integers("output_shape")
+    if wanted is not None and len(wanted) == _RANK + 2:
+        wanted = wanted[2:]  # some exporters write all four sizes
+    if wanted is not None and len(wanted) != _RANK:
+        raise node.site.invalid(f"output_shape has {len(wanted)} numbers; it must have {_RANK}")
+    if wanted is not None or mode.startswith("SAME"):
+        reaches = tuple((kernel[axis] - 1) * dilations[axis] + 1 + padding[axis] for axis in range(_RANK))
+        pads, more = _transposed_pads(node, value, strides, reaches, wanted, upper=mode == "SAME_UPPER")
+        padding = tuple(one + other for one, other in zip(padding, more, strict=True))
+    elif mode == "VALID":
+        pads = (0,) * (2 * _RANK)
+    if min(*pads, *padding) < 0:
+        raise node.site.unsupported("a pad is negative")
+    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "output_padding": padding}
+    operands = [value, weight] + ([bias] if bias is not None else [])
+    return node.emit("conv_transpose", operands, attrs | {"group": node.attributes.integer("group", 1)})
+
+
+def _transposed_pads(
+    node: NodeImport,
+    value: str,
+    strides: tuple[int, ...],
+    reaches: tuple[int, ...],
+    wanted: tuple[int, ...] | None,
+    *,
+    upper: bool,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Pads and additional output padding that make the result `wanted` large, or size * stride.
+
+    What is too much is cut at both sides, the larger half at the end for SAME_UPPER and at the start otherwise; what
+    is missing comes at the end.
+    """
+    before, after, more = [], [], []
+    for axis, size in enumerate(node.tensor(value).shape[2:]):
+        if isinstance(size, int):
+            total = strides[axis] * (size - 1) + reaches[axis] - (wanted[axis] if wanted else strides[axis] * size)
+        elif wanted is None:
+            total = reaches[axis] - strides[axis]
+        else:
+            why = f"output_shape over the symbolic size {size}"
+            raise node.site.error(Code.SHAPE_NOT_INFERRED, why, "Give the shapes of all inputs with --shape NAME=...")
+        small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
+        before.append(small if upper else large)
+        after.append(large if upper else small)
+        more.append(max(-total, 0))
+    return (*before, *after), tuple(more)
+
+
 def _pool(node: NodeImport, op: str, *, dilated: bool, ceil: bool) -> str:
     (value,) = node.required(1)
     _image(node, value)

@@ -1,0 +1,88 @@
+"""Every class of operator on small odd shapes, on every machine, however its work is cut.
+
+The cases of a class are one graph: one object, one bundle. Tensors of the caller lie four bytes off any alignment, the
+arena holds NaN from an earlier inference, and guards lie around what kernels may write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelc.graph import Graph
+from kernelc.schedule.cost import Machine
+from tests.e2e import test_kernelc_lowering_images as images
+from tests.e2e import test_kernelc_lowering_operators as operators
+from tests.support import emulated, emulated_kernels, plain_numpy
+from tests.support.backend_graphs import Maker
+from tests.support.kernel_runs import agree
+from toolchains.target import Target
+
+CASES = {**operators.CASES, **images.CASES}
+GROUPS = {
+    "dense": ("conv",),
+    "depthwise": ("depthwise",),
+    "transposed": ("transposed",),
+    "pools": ("matmul", "classifier", "global", "max", "average", "softmax"),
+    "images": ("nearest", "linear", "concat"),
+}
+"""First words of the names of cases that are compiled together; all others are the group "elements"."""
+CUTS = (3, 1000)
+"""Ranges per operation: uneven ones, and more than most have parts."""
+
+
+def cases_of(group: str) -> list[str]:
+    """Names of the cases of a group."""
+    words = {word: name for name, firsts in GROUPS.items() for word in firsts}
+    return [name for name in CASES if words.get(name.split("-")[0], "elements") == group]
+
+
+def graph_of(cases: Sequence[str]) -> tuple[Graph, list[str]]:
+    """One graph of several cases, and the case of each of its outputs."""
+    make = Maker(seed=5)
+    outputs: list[str] = []
+    names: list[str] = []
+    for name in cases:
+        results = CASES[name](make)
+        outputs += results
+        names += [name] * len(results)
+    return make.finish(*outputs), names
+
+
+def inputs_of(graph: Graph) -> list[np.ndarray]:
+    draw = np.random.Generator(np.random.PCG64(7))
+    shapes = [graph.tensors[port.tensor].static_shape for port in graph.inputs]
+    return [draw.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def check(cases: Sequence[str], goal: Target, folder: Path, machine: Machine | None = None) -> None:
+    graph, names = graph_of(cases)
+    inputs = inputs_of(graph)
+    built = emulated_kernels.build(graph, goal, folder, machine)
+
+    found = built.run(inputs)
+
+    for name, got, wanted in zip(names, found, plain_numpy.evaluate(graph, list(inputs)), strict=True):
+        try:
+            agree(got, wanted)
+        except AssertionError as fault:
+            raise AssertionError(f"{name} for {goal.name}: {fault}") from fault
+    for partitions in CUTS:
+        for name, got, again in zip(names, found, built.run(inputs, partitions), strict=True):
+            assert got.tobytes() == again.tobytes(), f"{name} depends on how it is cut into {partitions}"
+
+
+@pytest.mark.parametrize("name", emulated.NAMES)
+@pytest.mark.parametrize("group", [*GROUPS, "elements"])
+def test_operators_agree_with_numpy_however_they_are_cut(group: str, name: str, tmp_path: Path) -> None:
+    check(cases_of(group), emulated.load(name), tmp_path)
+
+
+def test_blocks_of_one_channel_work_too(tmp_path: Path) -> None:
+    goal = emulated.load("hexagon-v67")
+    first_of_each_class = dict(reversed([(name.split("-")[0], name) for name in CASES]))
+
+    check(["conv-3x3", *first_of_each_class.values()], goal, tmp_path, emulated_kernels.one_lane(goal))

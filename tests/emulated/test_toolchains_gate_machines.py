@@ -1,0 +1,247 @@
+"""The gate on every machine: a good kernel object passes, and one without a property is refused for that property.
+
+The disassembler of riscv64 and hexagon comes with the emulators, hence the level.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kernelfarm.errors import Code, FarmError, Status
+from tests.support import device, emulated
+from toolchains import disasm, emulator, gate, zig
+from toolchains.elf import TILE_TYPE
+from toolchains.machines import MACHINES
+from toolchains.properties import Property
+
+ID = struct.pack("<I", TILE_TYPE)
+TEXT, TABLE = 0x10000, 0x20000
+"""File offsets and addresses of code and table, as the linker places them."""
+Change = Callable[[bytes], bytes]
+VECTORS = ("-ffast-math",)
+"""With it, clang uses NEON on armv7, whose arithmetic flushes small numbers."""
+
+
+@cache
+def built(name: str, *flags: str) -> bytes:
+    """The hand-written kernel compiled for a target itself."""
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+    with device.temporary() as made:
+        folder = Path(made)
+        zig.compile_c(
+            Path("tests/kernel.c"),
+            folder / "kernel.o",
+            goal,
+            root=device.RUNTIME,
+            includes=device.INCLUDES,
+            extra=flags or VECTORS,
+        )
+        zig.link_kernels([folder / "kernel.o", *device.helpers(goal)], folder / "kernels.so", goal)
+        return (folder / "kernels.so").read_bytes()
+
+
+def put(data: bytes, at: int, new: bytes) -> bytes:
+    assert data[at : at + len(new)] != new
+    return data[:at] + new + data[at + len(new) :]
+
+
+class Layout:
+    """Where ELF keeps things, by its class."""
+
+    def __init__(self, data: bytes) -> None:
+        self.wide = data[4] == 2
+        self.data = data
+
+    def number(self, at: int) -> int:
+        size = 8 if self.wide else 4
+        return int.from_bytes(self.data[at : at + size], "little")
+
+    def header(self, kind: int, number: int = 0) -> int:
+        """Offset of a program header."""
+        start, size = self.number(32 if self.wide else 28), 56 if self.wide else 32
+        count = struct.unpack_from("<H", self.data, 56 if self.wide else 44)[0]
+        places = [start + size * k for k in range(count)]
+        return [at for at in places if struct.unpack_from("<I", self.data, at)[0] == kind][number]
+
+    def flags(self, kind: int, number: int = 0) -> int:
+        """Offset of its flags."""
+        return self.header(kind, number) + (4 if self.wide else 24)
+
+    def dynamic(self, tag: int) -> int:
+        """Offset of a dynamic entry; its value lies a word behind it."""
+        start, word = self.number(self.header(2) + (8 if self.wide else 4)), 8 if self.wide else 4
+        return next(at for at in range(start, start + 64 * word, 2 * word) if self.number(at) == tag)
+
+    def value(self, number: int) -> bytes:
+        return number.to_bytes(8 if self.wide else 4, "little")
+
+
+def flags(kind: int, new: int, number: int = 0) -> Change:
+    return lambda data: put(data, Layout(data).flags(kind, number), struct.pack("<I", new))
+
+
+def dynamic(tag: int, *, new_tag: int | None = None, value: int | None = None) -> Change:
+    def change(data: bytes) -> bytes:
+        layout = Layout(data)
+        at, word = layout.dynamic(tag), 8 if layout.wide else 4
+        if value is not None:
+            data = put(data, at + word, layout.value(value))
+        return data if new_tag is None else put(data, at, layout.value(new_tag))
+
+    return change
+
+
+def relocation(data: bytes) -> bytes:
+    """Another kind of the first relocation."""
+    layout = Layout(data)
+    tag = 7 if MACHINES[machine_of(data)].rela else 17
+    at = layout.number(layout.dynamic(tag) + (8 if layout.wide else 4)) + (8 if layout.wide else 4)
+    return put(data, at, b"\6\0")
+
+
+def machine_of(data: bytes) -> str:
+    number = struct.unpack_from("<H", data, 18)[0]
+    return next(name for name, machine in MACHINES.items() if machine.elf_machine == number)
+
+
+def code(new: str) -> Change:
+    """Put an instruction in place of the first one of a function, on aarch64 of the one behind the landing pad."""
+    return lambda data: put(
+        data, data.index(ID, TEXT) + (8 if machine_of(data) == "aarch64" else 4), bytes.fromhex(new)[::-1]
+    )
+
+
+COMMON: list[tuple[Property, Change, str]] = [
+    (Property.KCFI, lambda data: put(data, data.index(ID, TEXT), bytes(4)), "instead of the type id"),
+    (Property.KCFI, lambda data: put(data, data.index(ID, TEXT) + 12, ID), "without an entry behind it"),
+    (Property.RELRO, lambda data: put(data, Layout(data).header(0x6474E552), bytes(4)), "no segment is read-only"),
+    (Property.NOW, lambda data: dynamic(30, value=0)(dynamic(0x6FFFFFFB, value=0)(data)), "bound late"),
+    (Property.NX_STACK, flags(0x6474E551, 7), "may be executable"),
+    (Property.NO_WX, flags(1, 7, number=1), "writable and executable"),
+    (Property.NO_TEXTREL, dynamic(30, value=12), "relocations in code"),
+    (Property.NO_SEARCH_PATH, dynamic(0x6FFFFEF5, new_tag=29, value=1), "searches kf_table"),
+    (Property.NO_NEEDED, dynamic(0x6FFFFEF5, new_tag=1, value=1), "needs kf_table"),
+    (Property.RELATIVE_ONLY, relocation, "type 6"),
+    (Property.EXPORTS, lambda data: put(data, 24, struct.pack("<I", TABLE + 8)), "the entry point is 0x20008"),
+    (Property.NO_BUILD_PATH, lambda data: put(data, 0x800, b"/somewhere/build/kernel.c\0"), "/somewhere/build"),
+]
+NOTE = b"\0\0\0\xc0\4\0\0\0"
+"""GNU_PROPERTY_AARCH64_FEATURE_1_AND, four bytes."""
+OWN: dict[str, list[tuple[Property, Change, str]]] = {
+    "aarch64": [
+        (Property.LANDING_PADS, lambda d: put(d, d.index(ID, TEXT) + 4, b"\x1f\x20\x03\xd5"), "no landing pad"),
+        (Property.BRANCH_NOTE, lambda d: put(d, d.index(NOTE) + 8, b"\2"), "bti is wanted"),
+        (Property.RETURN_NOTE, lambda d: put(d, d.index(NOTE) + 8, b"\1"), "pac is wanted"),
+        (Property.NO_INDIRECT_BRANCH, code("d61f0000"), "br x0 at"),
+        (Property.NO_INDIRECT_BRANCH, code("d63f0020"), "blr x1 at"),
+        (Property.NO_INDIRECT_BRANCH, code("d65f0020"), "ret x1 at"),
+        (Property.NO_INDIRECT_BRANCH, code("d71f0801"), "braa x0, x1 at"),
+        (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
+        (Property.FEATURE_SET, code("2518e3e0"), "no instruction of cortex-a76"),  # ptrue: SVE
+        (Property.FEATURE_SET, code("6e42fc20"), "no instruction of cortex-a76"),  # bfdot
+        (Property.FEATURE_SET, code("4e284820"), "no instruction of cortex-a76"),  # aese: optional
+    ],
+    "armv7": [
+        (Property.NO_INDIRECT_BRANCH, code("e12fff10"), "bx r0 at"),
+        (Property.NO_INDIRECT_BRANCH, code("e12fff33"), "blx r3 at"),
+        (Property.NO_INDIRECT_BRANCH, code("e12fff21"), "bxj r1 at"),
+        (Property.NO_INDIRECT_BRANCH, code("e1a0f000"), "mov pc, r0 at"),
+        (Property.NO_INDIRECT_BRANCH, code("e590f000"), "ldr pc, [r0] at"),
+        (Property.NO_INDIRECT_BRANCH, code("e8908002"), "ldm r0, {r1, pc} at"),
+        (Property.NO_INDIRECT_BRANCH, code("e081f002"), "add pc, r1, r2 at"),
+        (Property.NO_INDIRECT_BRANCH, code("fa000000"), "blx "),  # to Thumb code, which is not read
+        (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
+        (Property.FEATURE_SET, code("e710f211"), "no instruction of cortex-a9"),  # sdiv
+        (Property.FEATURE_SET, code("f2020c54"), "no instruction of cortex-a9"),  # vfma
+    ],
+    "riscv64": [
+        (Property.NO_INDIRECT_BRANCH, code("00018502"), "jr a0 at"),
+        (Property.NO_INDIRECT_BRANCH, code("000500e7"), "jalr a0 at"),
+        (Property.NO_INDIRECT_BRANCH, code("00430067"), "jr 0x4(t1) at"),
+        (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
+        (Property.FEATURE_SET, code("40c5f533"), "no instruction of generic-rv64"),  # andn: Zbb
+        (Property.FEATURE_SET, code("06110057"), "no instruction of generic-rv64"),  # vandn: Zvbb
+    ],
+    "hexagon-v67": [
+        (Property.NO_INDIRECT_BRANCH, code("5280c000"), "jumpr r0 at"),
+        (Property.NO_INDIRECT_BRANCH, code("50a1c000"), "callr r1 at"),
+        (Property.NO_INDIRECT_BRANCH, code("5342c000"), "if (p0) jumpr:nt r2 at"),
+        (Property.NO_INDIRECT_BRANCH, code("52a3c000"), "hintjr(r3) at"),
+        (Property.FEATURE_SET, code("1c42c100"), "no instruction of hexagonv67"),  # HVX
+        (Property.FEATURE_SET, code("50c1c000"), "no instruction of hexagonv67"),  # v73
+    ],
+}
+CASES = [(name, *case) for name in emulated.NAMES for case in (*COMMON, *OWN[name])]
+
+
+def findings(folder: Path, name: str, data: bytes) -> dict[Property, gate.Finding]:
+    (folder / "kernels.so").write_bytes(data)
+    report = gate.report(emulated.load(name), gate.inspect(folder / "kernels.so"))
+    return {finding.property: finding for finding in report.findings}
+
+
+@pytest.mark.parametrize("name", emulated.NAMES)
+def test_a_good_kernel_object_has_every_property_that_its_target_requires(tmp_path: Path, name: str) -> None:
+    goal = emulated.load(name)
+    (tmp_path / "kernels.so").write_bytes(built(name))
+
+    report = gate.require(goal, gate.inspect(tmp_path / "kernels.so"))
+
+    assert {finding.property for finding in report.findings} == set(goal.hardening.required)
+    assert {*goal.hardening.required, *report.impossible} == set(Property)
+    assert report.entries == 2
+    if goal.vector.register_class:
+        assert goal.vector.register_class in {use.register_class for use in report.vectors}
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "change", "why"), CASES, ids=[f"{c[0]}-{c[1].value}-{k}" for k, c in enumerate(CASES)]
+)
+def test_an_object_without_a_property_is_refused_by_its_name(
+    tmp_path: Path, name: str, lost: Property, change: Change, why: str
+) -> None:
+    finding = findings(tmp_path, name, change(built(name)))[lost]
+
+    assert not finding.holds
+    assert why in finding.evidence
+
+
+@pytest.mark.parametrize("name", ["aarch64", "armv7", "riscv64"])
+def test_code_without_vectors_is_refused_where_the_target_has_them(tmp_path: Path, name: str) -> None:
+    finding = findings(tmp_path, name, built(name, "-fno-vectorize", "-fno-slp-vectorize"))[Property.FULL_WIDTH]
+
+    assert not finding.holds
+    assert f"no instruction uses {emulated.load(name).vector.register_class}" in finding.evidence
+
+
+def test_without_the_second_disassembler_the_gate_says_what_is_missing_and_passes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernels.so").write_bytes(built("riscv64"))
+    disasm.objdump_path.cache_clear()
+    monkeypatch.setattr(emulator, "find", lambda *_: None)
+
+    with pytest.raises(FarmError) as caught:
+        gate.inspect(tmp_path / "kernels.so")
+
+    disasm.objdump_path.cache_clear()
+    assert (caught.value.code, caught.value.status) == (Code.TOOL_MISSING, Status.ENVIRONMENT)
+    assert "make tools" in caught.value.next_step
+
+
+def test_another_version_of_the_disassembler_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kernels.so").write_bytes(built("riscv64"))
+    disasm.objdump_path.cache_clear()
+    monkeypatch.setattr(disasm, "DEBIAN_VERSION", "19.1.8")
+
+    with pytest.raises(FarmError) as caught:
+        gate.inspect(tmp_path / "kernels.so")
+
+    disasm.objdump_path.cache_clear()
+    assert (caught.value.code, caught.value.status) == (Code.TOOL_CHANGED, Status.ENVIRONMENT)
