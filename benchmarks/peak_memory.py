@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from containers import process
+from containers.process import ProcessRunner
 from farm import actions, config, origin, rebuild, subject, worker
 from kernelfarm import oci_bundle
 from kernelfarm.store import ContentStore
@@ -21,5 +21,5 @@ def of_compile(built: Built, target: str, folder: Path) -> int:
     settings = config.load({"FARM_HOME": str(built.product.home)})
     job = rebuild.same_job(made, actions.toolbox())
     worker.prepare(folder / "in", job, ContentStore(settings.home.store), 2)
-    _accepted, ended = process.compile_in(folder, limits=settings.limits)
+    _accepted, ended = ProcessRunner().compile_in(folder, limits=settings.limits)
     return ended.max_rss_bytes

@@ -6,6 +6,7 @@ is refused as a whole, with RESULT_REFUSED.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from dataclasses import dataclass
@@ -60,6 +61,13 @@ class Accepted:
 
 def accept(out_dir: Path) -> Accepted:
     """Check what a child left in `out_dir`. Raises `FarmError` RESULT_REFUSED, or an ENVIRONMENT error of the disk."""
+    try:
+        return _accept(out_dir)
+    except PermissionError as reason:  # it took the permissions of its own output away
+        _refuse(f"its output cannot be read: {reason.strerror}")
+
+
+def _accept(out_dir: Path) -> Accepted:
     entries = out_dir / objects.FOLDER
     extra = {entries.name} if entries.is_dir() and not entries.is_symlink() else set()
     _require_names(out_dir, {"payload", "result.json"} | extra, "the output folder")
@@ -90,17 +98,23 @@ def read_error(out_dir: Path) -> FarmError | None:
 
 
 def _require_names(folder: Path, expected: set[str], what: str) -> None:
-    found = {entry.name for entry in folder.iterdir()}
-    if missing := sorted(expected - found):
-        _refuse(f"{what} lacks {', '.join(missing)}")
+    found = set(_names(folder, len(expected) + 5))
     if extra := sorted(found - expected):
         _refuse(f"{what} holds something else: {', '.join(repr(name) for name in extra[:5])}")
+    if missing := sorted(expected - found):
+        _refuse(f"{what} lacks {', '.join(missing)}")
+
+
+def _names(folder: Path, most: int) -> list[str]:
+    """Names in a folder, at most so many: a hostile compile may make millions."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in itertools.islice(entries, most)]
 
 
 def _objects(folder: Path) -> tuple[Path, ...]:
-    found = tuple(sorted(folder.iterdir()))
+    found = tuple(folder / name for name in sorted(_names(folder, objects.COUNT_LIMIT + 1)))
     if len(found) > objects.COUNT_LIMIT:
-        _refuse(f"{len(found)} objects")
+        _refuse(f"more than {objects.COUNT_LIMIT} objects")
     for path in found:
         if objects.NAME.fullmatch(path.name) is None:
             _refuse(f"an object is named {path.name!r}")
@@ -129,6 +143,9 @@ def _open_plain(path: Path, limit: int) -> BinaryIO:
     if not stat.S_ISREG(facts.st_mode) or facts.st_size > limit:
         os.close(handle)
         _refuse(f"{path.name} is not a plain file of at most {limit} bytes", file=path.name)
+    if facts.st_nlink != 1 or facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        os.close(handle)
+        _refuse(f"{path.name} has another name as well, or runs as somebody", file=path.name)
     return os.fdopen(handle, "rb")
 
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from containers import process
+from containers.process import ProcessRunner
 from kernelfarm import canonical, device, digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -49,8 +49,10 @@ class Job:
     action: Action
 
 
-def toolbox(identities: Mapping[str, Tool] | None = None) -> Toolbox:
-    """The toolbox of this installation; `identities` defaults to `toolchains.tools.tool_identities()`.
+def toolbox(execution: Execution | None = None, identities: Mapping[str, Tool] | None = None) -> Toolbox:
+    """The toolbox of this installation, for a runner's `execution`, by default that of a bare process.
+
+    `identities` defaults to `toolchains.tools.tool_identities()`.
 
     Raises `FarmError` TOOL_MISSING or TOOL_CHANGED.
     """
@@ -61,7 +63,7 @@ def toolbox(identities: Mapping[str, Tool] | None = None) -> Toolbox:
         tools=tuple(ToolIdentity(name, tool.version, tool.digest) for name, tool in sorted(found.items())),
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
-        execution=process.execution(),
+        execution=execution or ProcessRunner().execution(),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from farm.ledger.ledger import Ledger
-from farm.ledger.rules import BuildState
+from farm.ledger.rules import BuildState, Reason
 from kernelfarm import files
 
 
@@ -43,8 +44,12 @@ def is_alive(folder: Path, number: int) -> bool:
 
 
 def bury(ledger: Ledger, folder: Path) -> list[int]:
-    """Close the builds whose process is gone as interrupted, and let go of their runs; their numbers."""
-    dead = [row.id for row in ledger.builds.running() if not is_alive(folder, row.id)]
+    """Close the builds of this folder whose process is gone as interrupted, and let go of their runs; their numbers.
+
+    Builds that were begun elsewhere (another host, another state folder with the same ledger) are left alone.
+    """
+    own = ("", place(folder))  # the first: a farm that did not record it yet
+    dead = [row.id for row in ledger.builds.running() if row.place in own and not is_alive(folder, row.id)]
     for number in dead:
         let_go(ledger, number, BuildState.INTERRUPTED)
         _lock(folder, number).unlink(missing_ok=True)
@@ -52,10 +57,13 @@ def bury(ledger: Ledger, folder: Path) -> list[int]:
 
 
 def let_go(ledger: Ledger, number: int, state: BuildState) -> None:
-    """Close a build that was broken off, and cancel its queued runs that no other build waits for."""
-    own = {cell.run_id for cell in ledger.builds.cells(number) if cell.run_id is not None}
-    ledger.builds.close(number, state)
-    ledger.runs.cancel(sorted(own - ledger.builds.wanted_elsewhere(number)))
+    """Close a build that was broken off, and cancel its runs that no other build wants."""
+    ledger.runs.cancel(ledger.builds.close(number, state), Reason.UNWANTED)
+
+
+def place(folder: Path) -> str:
+    """How the ledger names the farm's folder for locks on this host."""
+    return f"{socket.gethostname()}:{folder}"
 
 
 def _lock(folder: Path, number: int) -> Path:

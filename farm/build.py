@@ -6,21 +6,22 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from containers import process
-from farm import alive, bundle, cache, destination, models, scheduler
+from farm import alive, bundle, cache, destination, models, runners, scheduler
 from farm.actions import Toolbox, job_of, toolbox
 from farm.bundle import PayloadInput, WrittenBundle
-from farm.ledger.builds import CellRow
+from farm.ledger import rows
+from farm.ledger.builds import BuildRow, CellRow
+from farm.ledger.nouns import RunRow
 from farm.ledger.rules import BuildState
-from farm.ledger.runs import RunRow
 from farm.scheduler import Cell, OnChange, Session
 from kernelfarm import canonical, files, nouns
 from kernelfarm.errors import Code, FarmError, Status
-from kernelfarm.nouns import Options
+from kernelfarm.nouns import Execution, Options
 from signing import client, keys
 from signing.statement import Provenance
 from toolchains import target as targets
@@ -32,7 +33,10 @@ _DISALLOWED = re.compile(r"[^A-Za-z0-9._+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What `farm build` was asked for. `workers` is how many processes may compile at once; 0 chooses."""
+    """What `farm build` was asked for. `workers` is how many processes may compile at once; 0 chooses.
+
+    `execution` says which runner compiles and in which image; None: a bare process.
+    """
 
     models: tuple[Path, ...]
     targets: tuple[str, ...]
@@ -41,6 +45,7 @@ class Order:
     version: str | None = None
     use_cache: bool = True
     workers: int = 0
+    execution: Execution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,22 @@ class Built:
 
 
 def build(
-    farm: Session, order: Order, out: Path, *, key: str = keys.DEFAULT, on_change: OnChange = scheduler.ignore
+    farm: Session,
+    order: Order,
+    out: Path,
+    *,
+    key: str = keys.DEFAULT,
+    on_change: OnChange = scheduler.ignore,
+    resume: int | None = None,
+    wait: bool = True,
 ) -> Built:
     """Compile every model for every target and write a bundle `out`/<model name> for each model.
 
-    A cell that fails leaves the others alone; a model with a failed cell gets no bundle. Raises `FarmError` for what
-    makes the whole order impossible: unknown targets, two models of one name, no key, an output that cannot be written.
+    A cell that fails leaves the others alone; a model with a failed cell gets no bundle. `resume` goes on with a build
+    that the ledger holds. Without `wait` (only with a broker) nothing is waited for and no bundle written.
+
+    Raises `FarmError` for what makes the whole order impossible: unknown targets, two models of one name, no key, an
+    output that cannot be written; INTERRUPTED, which says how to go on, after ctrl-C.
     """
     wanted = [targets.load(name) for name in sorted(set(order.targets))]
     named = name_models(order)
@@ -75,13 +90,49 @@ def build(
     keys.find(farm.settings.home, key)
     destination.check(out, needed_space(named.values(), len(wanted)))
     alive.bury(farm.ledger, farm.settings.home.run)
-    with _recorded(farm, order) as number:
-        cells = compile_order(farm, order, named, wanted, number=number, on_change=on_change)
+    with _recorded(farm, request(order, out, key), resume) as number:
+        cells = compile_order(farm, order, named, wanted, number=number, on_change=on_change, wait=wait)
+        if not wait:
+            farm.ledger.builds.detach(number)
+            return Built(number, tuple(cells), (), tuple(_distinct(cells)))
         errors = _distinct(cells)
         written, more = _write_bundles(farm, order, out, cells, key)
         built = Built(number, tuple(cells), tuple(written), (*errors, *more))
         farm.ledger.builds.close(number, BuildState.FAILED if built.errors else BuildState.DONE)
     return built
+
+
+def request(order: Order, out: Path, key: str) -> dict[str, Any]:
+    """A build as the ledger keeps it, for `resumed`; the paths are absolute."""
+    plain = asdict(order)
+    return {
+        **plain,
+        "models": [str(path.absolute()) for path in order.models],
+        "targets": list(order.targets),
+        "options": canonical.to_json(order.options),
+        "execution": None if order.execution is None else canonical.to_json(order.execution),
+        "out": str(out.absolute()),
+        "key": key,
+    }
+
+
+def resumed(row: BuildRow) -> tuple[Order, Path, str]:
+    """The order, the folder of bundles and the key of a build that the ledger holds.
+
+    Raises `FarmError` LEDGER_CORRUPT, or USAGE for a build of a farm that did not keep enough.
+    """
+    kept = json.loads(row.request)
+    if "out" not in kept:
+        why = "an older farm began it and did not keep where its bundles belong"
+        raise FarmError(Code.USAGE, f"build b{row.id} cannot be resumed", why, "Give the whole `farm build` again.")
+    with rows.believing(f"the request of build b{row.id}"):
+        values = {field.name: kept[field.name] for field in fields(Order) if field.name in kept}
+        values["models"] = tuple(Path(path) for path in values["models"])
+        values["targets"] = tuple(values["targets"])
+        values["options"] = canonical.from_json(Options, values["options"])
+        if values.get("execution") is not None:
+            values["execution"] = canonical.from_json(Execution, values["execution"])
+        return Order(**values), Path(kept["out"]), str(kept["key"])
 
 
 def compile_order(
@@ -92,6 +143,7 @@ def compile_order(
     *,
     number: int | None = None,
     on_change: OnChange = scheduler.ignore,
+    wait: bool = True,
 ) -> list[Cell]:
     """Compile without writing bundles; the cells by model and target, recorded under the build `number` if given."""
     refused: list[Cell] = []
@@ -103,22 +155,32 @@ def compile_order(
         except FarmError as error:
             refused += [Cell(name, target.name, error=error) for target in wanted]
             continue
-        box = box or toolbox()
+        box = box or toolbox(order.execution, runners.tools_of(farm.settings.home, order.execution))
         jobs += [job_of(model, target, order.options, box) for target in wanted]
 
     def begin(cells: Sequence[Cell]) -> None:
         if number is not None:
             farm.ledger.builds.add_cells(_rows(number, _ordered([*refused, *cells])))
 
+    def wanted_still() -> bool:
+        return number is None or farm.ledger.builds.get(number).state is not BuildState.CANCELLED
+
     done = scheduler.compile_jobs(
         farm,
         jobs,
-        workers=order.workers or scheduler.cores(),
+        workers=slots(order),
         use_cache=order.use_cache,
         on_begin=begin,
         on_change=lambda cells: on_change(_ordered([*refused, *cells])),
+        wait=wait,
+        wanted=wanted_still,
     )
     return _ordered([*refused, *done])
+
+
+def slots(order: Order) -> int:
+    """How many processes of the build's own may compile at once."""
+    return order.workers or scheduler.cores()
 
 
 def name_models(order: Order) -> dict[str, Path]:
@@ -169,7 +231,7 @@ def provenance(cell: Cell, run: RunRow) -> Provenance:
         target_name=action.target_name,
         recipe=action.recipe,
         execution=action.execution,
-        security_mode=process.NAME,
+        security_mode=action.execution.runner,
         invocation_id=f"r{run.id}",
         started_on=_rfc3339(run.started_at),
         finished_on=_rfc3339(run.ended_at),
@@ -223,28 +285,48 @@ def _maker(farm: Session, cell: Cell) -> RunRow:
 
 
 @contextlib.contextmanager
-def _recorded(farm: Session, order: Order) -> Iterator[int]:
-    """A build in the ledger; broken off, it lets go of its queued runs that no other build waits for."""
-    number = farm.ledger.builds.open(
-        {
-            "models": [str(path) for path in order.models],
-            "targets": list(order.targets),
-            "options": canonical.to_json(order.options),
-            "version": order.version,
-        }
-    )
-    state = BuildState.FAILED
-    finished = False
-    with alive.holding(farm.settings.home.run, number):
+def _recorded(farm: Session, asked: dict[str, Any], resume: int | None) -> Iterator[int]:
+    """A build in the ledger, new or resumed.
+
+    Broken off, it lets go of its runs that no other build wants; interrupted while workers elsewhere compile, it leaves
+    them at it.
+    """
+    builds, folder = farm.ledger.builds, farm.settings.home.run
+    if resume is not None:
+        _require_unattended(builds.get(resume), folder)
+    number = builds.open(asked, alive.place(folder)) if resume is None else resume
+    with alive.holding(folder, number):
+        builds.resume(number, alive.place(folder))  # a new one too: it may have been taken for dead a moment ago
+        state = BuildState.FAILED
         try:
             yield number
-            finished = True
         except KeyboardInterrupt:
             state = BuildState.INTERRUPTED
-            raise
+            if farm.settings.broker is not None:
+                builds.detach(number)
+            raise interrupted(builds.get(number)) from None
         finally:
-            if not finished:
+            if builds.get(number).state is BuildState.RUNNING:
                 alive.let_go(farm.ledger, number, state)
+
+
+def _require_unattended(row: BuildRow, folder: Path) -> None:
+    if row.state is not BuildState.RUNNING or (row.place == alive.place(folder) and not alive.is_alive(folder, row.id)):
+        return
+    advice = f"Wait for it with `farm status b{row.id}`, or end it with `farm cancel b{row.id}` first."
+    raise FarmError(Code.USAGE, f"build b{row.id} is under way", f"a process at {row.place} waits for it", advice)
+
+
+def interrupted(row: BuildRow) -> FarmError:
+    """What somebody who pressed ctrl-C should know about the build."""
+    resume = f"farm build --resume b{row.id}"
+    if row.state is BuildState.DETACHED:
+        why = "its runs go on at the workers"
+        advice = f"`{resume}` waits for them again, `farm cancel b{row.id}` ends them."
+    else:
+        why = "what is compiled is in the cache, the rest was given back"
+        advice = f"Go on with `{resume}`."
+    return FarmError(Code.INTERRUPTED, f"build b{row.id} was interrupted", why, advice, {"build": f"b{row.id}"})
 
 
 def _rows(number: int, cells: Sequence[Cell]) -> list[CellRow]:

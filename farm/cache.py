@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from farm.ledger.runs import CacheRow, Runs
+from farm.ledger.nouns import CacheRow
+from farm.ledger.runs import Runs
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload

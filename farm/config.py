@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from containers.process import Limits
+from containers.runner import Limits
 from kernelfarm import paths
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
 
 MIB = 1 << 20
 LEASE_S = 20.0
+RECONCILE_S = 2.0
+SILENCE_S = 900.0
 _MOST = 1 << 40
 """Far above every sense, and far below where the system's limits, in bytes or seconds, overflow."""
 
@@ -24,17 +26,30 @@ class Config:
     """Settings of one process.
 
     `ledger`: a SQLite file or the address of a database. `lease_s`: seconds that a worker may be silent before another
-    takes its run over. `max_attempts`: workers that one run may wear out. `poll_s`: seconds between two looks at the
+    takes its run over. `max_losses`: workers that one run may wear out. `poll_s`: seconds between two looks at the
     ledger while a build waits. `ci`: nobody looks on, so that what could not be tried counts as a failure.
+
+    `broker`: the address of the Redis that carries hints to workers; None: a build starts its own. `reconcile_s`:
+    seconds between two looks for runs without a hint. `silence_s`: seconds that a compile may make no progress.
+    `visibility_s`: seconds after which Redis delivers a hint again that nobody acknowledged; 0: well above any compile.
     """
 
     home: Home
     ledger: Path | str
     limits: Limits
     lease_s: float = LEASE_S
-    max_attempts: int = 3
+    max_losses: int = 3
     poll_s: float = 0.1
     ci: bool = False
+    broker: str | None = None
+    reconcile_s: float = RECONCILE_S
+    silence_s: float = SILENCE_S
+    visibility_s: float = 0.0
+
+    @property
+    def redelivery_s(self) -> float:
+        """`visibility_s`, or its default."""
+        return self.visibility_s or self.limits.wall_s + 600.0
 
     @property
     def beat_s(self) -> float:
@@ -46,7 +61,8 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
     """The settings of a process. Raises `FarmError` USAGE for a variable that is not a positive number.
 
     FARM_HOME (state folder), FARM_LEDGER_URL, FARM_LEASE_S, FARM_CPU_S, FARM_WALL_S (limits of a compile in seconds),
-    FARM_MEMORY_MIB (its address space), none of them above 2^40, and CI, which services of continuous integration set.
+    FARM_MEMORY_MIB (its address space), FARM_SILENCE_S, FARM_RECONCILE_S, FARM_VISIBILITY_S, none of them above 2^40;
+    FARM_BROKER_URL; and CI, which services of continuous integration set.
     """
     given = os.environ if environ is None else environ
     home = paths.home(given)
@@ -64,6 +80,10 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         limits,
         lease_s=_number(given, "FARM_LEASE_S", LEASE_S),
         ci=given.get("CI", "").lower() in ("1", "true", "yes"),
+        broker=given.get("FARM_BROKER_URL") or None,
+        reconcile_s=_number(given, "FARM_RECONCILE_S", RECONCILE_S),
+        silence_s=_number(given, "FARM_SILENCE_S", SILENCE_S),
+        visibility_s=_number(given, "FARM_VISIBILITY_S", 0.0),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import stat
@@ -57,6 +58,8 @@ def examine(home: Home | None = None, *, deep: bool = False) -> list[Finding]:
         "store": lambda: [store(place)],
         "ledger": lambda: [ledger(place)],
         "keys": lambda: keys(place.keys),
+        "runners": lambda: runners(place),
+        "broker": lambda: broker(os.environ.get("FARM_BROKER_URL")),
         "disk": lambda: [disk(place.root, _free(place.root))],
         "cpu": lambda: cpu(cpu_flags()),
     }
@@ -177,6 +180,52 @@ def keys(folder: Path) -> list[Finding]:
     if not found:
         return [Finding("keys", Level.NOTE, "there is no signing key", "Make one: farm keys new")]
     return findings or [Finding("keys", Level.OK, ", ".join(path.stem for path in found))]
+
+
+def runners(home: Home) -> list[Finding]:
+    """Which runners are ready; none of them is needed but the bare process, which is always there."""
+    from farm import runners as known
+
+    findings = []
+    for name in known.NAMES[:-1]:
+        try:
+            found = known.named(home, name)
+            known.require_ready(found, home)
+        except FarmError as error:
+            said = f"{name} cannot be used: {error.why or error.what}"
+            findings.append(Finding("runners", Level.NOTE, said, error.next_step))
+            continue
+        findings.append(Finding("runners", Level.OK, f"{name} is ready ({_version_of(name)})"))
+    try:
+        chosen = known.choose(home)
+    except FarmError as error:
+        said = f"the runner that {known.VARIABLE} names cannot be used: {error.why or error.what}"
+        return [*findings, Finding("runners", Level.MISSING, said, error.next_step)]
+    return [*findings, Finding("runners", Level.OK, f"builds use the runner {chosen.runner.name}")]
+
+
+def _version_of(runner: str) -> str:
+    from containers import bubblewrap
+
+    if runner == bubblewrap.NAME:
+        return bubblewrap.version()
+    from containers import docker
+
+    return f"Docker Engine {docker.version()}"
+
+
+def broker(address: str | None) -> list[Finding]:
+    """Whether the Redis of FARM_BROKER_URL is there and drops nothing; nothing to say without one."""
+    if not address:
+        return []
+    from farm.queue import Broker
+
+    with Broker(address) as found:
+        warnings = found.check()
+        said = f"Redis at {found.address} answers"
+    if warnings:
+        return [Finding("broker", Level.NOTE, warnings[0], "Set `appendonly yes` there.")]
+    return [Finding("broker", Level.OK, said)]
 
 
 def disk(root: Path, free: int) -> Finding:

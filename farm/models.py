@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from containers.process import Limits, environment
+from containers.process import environment
+from containers.runner import Limits
 from kernelfarm import canonical, child, files
 from kernelfarm.digest import PREFIX, Digest
 from kernelfarm.errors import Code, FarmError

@@ -6,6 +6,8 @@ targets = ["x86-64-v3", "x86-64-v4"]             # payloads that must be there
 builders = ["urn:kernel-farm:builder:process:1"] # who may have built them
 models = ["sha256:..."]                          # model files that may have been compiled
 tools = { ziglang = "0.17.0" }                   # versions that must have been used
+
+One policy is built in: `release` accepts what was compiled in a sandbox of the pinned image alone.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from kernelfarm import oci
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.oci_bundle import BundleView
-from signing.statement import Provenance, builder_id
+from signing.statement import SEALED, Provenance, builder_id
 
 _SCHEMA = "verify-policy/1"
 _LISTS = ("names", "targets", "builders", "models")
@@ -62,6 +64,16 @@ class Policy:
 
     def _refuse(self, why: str, file: str) -> NoReturn:
         raise FarmError(Code.POLICY_REFUSED, f"the policy {self.name} refuses the bundle", why, detail={"file": file})
+
+
+RELEASE = Policy("release", builders=tuple(builder_id(mode) for mode in SEALED))
+"""What goes to devices was compiled in a sandbox: no payload of the runner `process`."""
+BUILT_IN: Mapping[str, Policy] = {RELEASE.name: RELEASE}
+
+
+def find(name: Path) -> Policy:
+    """The built-in policy of this name, else that in the file; raises as `load`."""
+    return BUILT_IN.get(str(name)) or load(name)
 
 
 def load(path: Path) -> Policy:

@@ -9,19 +9,19 @@ import locale
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from containers import process
-from containers.process import Progress
-from farm import actions, attest, comparisons, differences, elsewhere, places, subject, worker
+from containers.process import ProcessRunner
+from containers.runner import Progress, Runner
+from farm import actions, attest, comparisons, differences, elsewhere, places, runners, subject, worker
 from farm.actions import Job, Toolbox
 from farm.config import Config
 from farm.differences import Difference
 from farm.origin import origin_of
 from farm.payload import payload_digest
-from farm.surroundings import Variation, surroundings
+from farm.surroundings import BY_ENVIRONMENT, Surroundings, Variation, surroundings
 from kernelfarm import canonical, files, nouns, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
@@ -48,13 +48,17 @@ _LOCALES = ("tr_TR.UTF-8", "de_DE.UTF-8", "ja_JP.UTF-8", "fr_FR.UTF-8", "C.UTF-8
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to rebuild: the bundle in a folder, all its targets or those named, varying these things at once."""
+    """What to rebuild: the bundle in a folder, all its targets or those named, varying these things at once.
+
+    `runner` compiles; what its sandbox fixes cannot be varied.
+    """
 
     bundle: Path
     variations: tuple[Variation, ...] = ()
     targets: tuple[str, ...] = ()
     model: Path | None = None
     key: str = keys.DEFAULT
+    runner: Runner = field(default_factory=ProcessRunner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +140,15 @@ def rebuild(settings: Config, question: Question, *, on_progress: OnProgress = i
     """
     view = oci_bundle.read(question.bundle).require()
     home = settings.home.create()
-    chosen, unvaried = possible(question.variations)
-    box = actions.toolbox()
+    chosen, unvaried = possible(question.variations, sealed=question.runner.sealed)
+    execution = question.runner.execution()
+    box = actions.toolbox(execution, runners.tools_of(home, execution))
     rebuilt = []
     for payload in _in_order(_wanted(view, question.targets), chosen):
         made = origin_of(view, payload)
         job = same_job(made, box)
         subject.take_model(made.model, ContentStore(home.store), question.model, home.cache)
-        one = _rebuild(settings, view, payload, job, chosen, on_progress)
+        one = _rebuild(settings, view, payload, job, chosen, question.runner, on_progress)
         comparisons.record(home, one.comparison)
         rebuilt.append(Rebuilt(made.model.name, payload.target, one.comparison, one.differences, unvaried))
     rebuilt.sort(key=lambda item: item.target)
@@ -170,7 +175,7 @@ def _attest(settings: Config, question: Question, view: BundleView, rebuilt: Seq
 def on_record(settings: Config, question: Question) -> Report:
     """What the record holds of a bundle's payloads: with variations, the comparisons that varied at least these."""
     view = oci_bundle.read(question.bundle).require()
-    asked = {variation.value for variation in possible(question.variations)[0]}
+    asked = {variation.value for variation in possible(question.variations, sealed=question.runner.sealed)[0]}
     found = [
         Rebuilt(view.name, payload.target, comparison)
         for payload in _wanted(view, question.targets)
@@ -197,9 +202,17 @@ def same_job(made: Provenance, box: Toolbox) -> Job:
     return job
 
 
-def possible(variations: Sequence[Variation]) -> tuple[tuple[Variation, ...], tuple[str, ...]]:
-    """What this machine can vary, and the rest with reasons; raises VARIATION_UNAVAILABLE when nothing is left."""
+def possible(variations: Sequence[Variation], *, sealed: bool = False) -> tuple[tuple[Variation, ...], tuple[str, ...]]:
+    """What this machine can vary, and the rest with reasons; raises VARIATION_UNAVAILABLE when nothing is left.
+
+    A sandbox fixes everything but the environment; it is itself another place, so that nothing need be left.
+    """
     chosen = tuple(variations)
+    if sealed:
+        fixed = tuple(
+            f"{variation.value}: the sandbox fixes it" for variation in chosen if variation not in BY_ENVIRONMENT
+        )
+        return tuple(variation for variation in chosen if variation in BY_ENVIRONMENT), fixed
     if Variation.HOST_NAME not in chosen:
         return chosen, ()
     reason = _no_host_name()
@@ -234,6 +247,7 @@ def _rebuild(
     payload: PayloadView,
     job: Job,
     chosen: tuple[Variation, ...],
+    runner: Runner,
     on_progress: OnProgress,
 ) -> Rebuilt:
     home = settings.home
@@ -242,13 +256,11 @@ def _rebuild(
         scratch = work / (around.directory or "scratch")
         scratch.mkdir()
         worker.prepare(scratch / "in", job, ContentStore(home.store), around.cores or len(os.sched_getaffinity(0)))
-        accepted, _ended = process.compile_in(
+        accepted, _ended = _around(runner, around).compile_in(
             scratch,
             log_path=work / "log",
             limits=settings.limits,
             on_progress=lambda progress: on_progress(payload.target, progress),
-            program=(*around.launcher(min(os.sched_getaffinity(0))), COMPILER),
-            extra_environment=around.environment,
         )
         rebuilt = payload_digest(accepted.folder)
         unlike: tuple[Difference, ...] = ()
@@ -264,6 +276,13 @@ def _rebuild(
         tuple(item.found for item in unlike),
     )
     return Rebuilt(job.model.name, payload.target, comparison, unlike)
+
+
+def _around(runner: Runner, around: Surroundings) -> Runner:
+    """The runner with these surroundings for its compiler."""
+    if isinstance(runner, ProcessRunner):
+        runner = ProcessRunner(program=(*around.launcher(min(os.sched_getaffinity(0))), COMPILER))
+    return runner.with_environment(around.environment)
 
 
 def some_locale() -> str:

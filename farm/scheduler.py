@@ -15,17 +15,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from farm import cache
 from farm.actions import Job
 from farm.config import Config
 from farm.ledger import rules
 from farm.ledger.ledger import Ledger, opened
-from farm.ledger.runs import CacheRow, RunRow
+from farm.ledger.nouns import CacheRow, RunRow
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload, RunState
 from kernelfarm.store import ContentStore
+
+if TYPE_CHECKING:
+    from farm.reconcile import Hints
 
 WORKER = (sys.executable, "-I", "-m", "farm.worker")
 ALONE = "no-cache"
@@ -62,7 +66,8 @@ class Cell:
     def state(self) -> RunState:
         """Where it stands; a cell from the cache is done."""
         if self.error is not None:
-            return RunState.FAILED
+            cancelled = self.run is not None and self.run.status.state is RunState.CANCELLED
+            return RunState.CANCELLED if cancelled else RunState.FAILED
         if self.cached is not None:
             return RunState.DONE
         return RunState.QUEUED if self.run is None else self.run.status.state
@@ -93,21 +98,27 @@ def compile_jobs(
     use_cache: bool = True,
     on_change: OnChange = ignore,
     on_begin: OnChange = ignore,
+    wait: bool = True,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> list[Cell]:
     """Compile every job; the cells in the order of the jobs, each with a payload or an error.
 
     At most `workers` processes run at once. `on_begin` gets the cells once every job has its run, `on_change` after
     each change. Without `use_cache` every job is compiled whole (or joined to such a run that is under way), and its
     bytes are compared with those in the cache. KeyboardInterrupt stops the workers, which give their runs back, and
-    goes through.
+    goes through. With a broker in the settings no worker is started: hints bring the runs to workers that are up;
+    without `wait` the cells come back once the hints are sent. What is left ends in INTERRUPTED when `wanted` says no.
     """
     cells = [_begin(farm, job, use_cache=use_cache) for job in jobs]
     on_begin(cells)
     on_change(cells)
     waiting = sorted({cell.run.id for cell in cells if cell.run is not None})
     if waiting:
-        with _Crew(farm.settings, farm.worker, waiting, workers) as crew:
-            cells = _wait(farm, cells, crew, on_change)
+        with _hands(farm, waiting, workers) as crew:
+            if not wait:
+                crew.tend([], farm.ledger.runs.now())
+                return cells
+            cells = _wait(farm, cells, crew, on_change, wanted)
     return [_settle(cell) for cell in cells]
 
 
@@ -128,14 +139,26 @@ def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
             execution_key=key,
             recipe_key=job.action.recipe_key,
             action=canonical.encode(job).decode(),
-            max_attempts=farm.settings.max_attempts,
+            max_losses=farm.settings.max_losses,
+            target=job.action.target_name,
+            model_bytes=job.model.size + sum(item.size for item in job.model.external),
         )
         if made is not None:
             return replace(cell, run=made[0])
 
 
-def _wait(farm: Session, cells: list[Cell], crew: _Crew, on_change: OnChange) -> list[Cell]:
-    """Look at the runs until all are final."""
+def _hands(farm: Session, runs: Sequence[int], workers: int) -> _Crew | Hints:
+    if farm.settings.broker is None:
+        return _Crew(farm.settings, farm.worker, runs, workers)
+    from farm.reconcile import Hints  # Celery is imported only where there is a broker
+
+    return Hints(farm, runs)
+
+
+def _wait(
+    farm: Session, cells: list[Cell], crew: _Crew | Hints, on_change: OnChange, wanted: Callable[[], bool]
+) -> list[Cell]:
+    """Look at the runs until all are final, or none of them is wanted."""
     runs = farm.ledger.runs
     while True:
         rows = {row.id: row for row in runs.select(crew.runs)}
@@ -144,7 +167,7 @@ def _wait(farm: Session, cells: list[Cell], crew: _Crew, on_change: OnChange) ->
             cells = seen
             on_change(cells)
         statuses = [row.status for row in rows.values()]
-        if all(status.state.final for status in statuses):
+        if all(status.state.final for status in statuses) or not wanted():
             return cells
         crew.tend(statuses, runs.now())
         time.sleep(farm.settings.poll_s)
@@ -233,13 +256,14 @@ class _Crew:
         return FarmError(
             Code.WORKER_FAILED,
             f"{_FUTILE_LIMIT} workers in a row could not work",
-            f"the last one, {name}, ended with status {status}: {_last_line(log)}",
+            f"the last one, {name}, ended with status {status}: {last_line(log)}",
             f"See {log}, or run `farm doctor`.",
             detail={"file": str(log)},
         )
 
 
-def _last_line(log: os.PathLike[str]) -> str:
+def last_line(log: os.PathLike[str]) -> str:
+    """The last line of a log file that says something."""
     with contextlib.suppress(OSError), open(log, "rb") as stream:  # noqa: PTH123
         lines = stream.read().decode("utf-8", "replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from farm import build, cache, cases, models, native, scheduler
+from farm import build, cache, cases, models, native, runners, scheduler
 from farm.build import Order
 from farm.cases import TensorSpec
 from farm.config import Config
@@ -99,7 +99,8 @@ def compiled(
     """
     wanted = target.load(target_name)
     with scheduler.session(settings) as farm, files.temp_folder(settings.home.cache) as work:
-        order = Order((path,), (target_name,), options, workers=1)
+        execution = runners.choose(settings.home).runner.execution()
+        order = Order((path,), (target_name,), options, workers=1, execution=execution)
         named = {name or build.default_name(path): path}
         (cell,) = build.compile_order(farm, order, named, [wanted], on_change=on_change)
         if cell.error is not None or cell.payload is None or cell.job is None:

@@ -11,43 +11,46 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn
 
-from containers import process
-from containers.process import Progress
 from containers.result import Accepted
-from farm import config
+from containers.runner import Runner, Tag
+from farm import config, runners
 from farm.actions import Job, require_current
 from farm.config import Config
 from farm.heart import Heart
-from farm.ledger.ledger import Ledger, opened
+from farm.ledger.ledger import opened
+from farm.ledger.nouns import Seat
 from farm.ledger.rules import Lease, Reason
-from farm.ledger.runs import RunRow
 from farm.objects import ObjectCache
 from farm.payload import payload_digest
+from farm.worker_runs import Surround, TakenRun, WorkerRuns, at_home
 from kernelfarm import canonical, files, objects
 from kernelfarm.child import ChildResult
 from kernelfarm.errors import Code, FarmError, Status
-from kernelfarm.nouns import Payload
+from kernelfarm.nouns import Execution, Payload
 from kernelfarm.store import ContentStore
 
-Runner = Callable[[Path, Path, Callable[[Progress], None]], tuple[Accepted, ChildResult]]
-"""Compiles what a scratch folder's "in" holds: (scratch, log file, progress) -> checked result, how the child ended."""
+RunnerOf = Callable[[Execution], Runner]
+"""Which runner compiles an action: the one that its execution names, or a test's."""
 
 MODEL_FILE = "model.onnx"
 _PR_SET_PDEATHSIG = 1
 
 _REASONS = {
-    Code.CHILD_TIMEOUT: Reason.LIMIT_EXCEEDED,
+    Code.CHILD_TIMEOUT: Reason.TOTAL_TIMEOUT,
+    Code.CHILD_SILENT: Reason.SILENCE_TIMEOUT,
     Code.CHILD_MEMORY: Reason.LIMIT_EXCEEDED,
     Code.CHILD_FILE_SIZE: Reason.LIMIT_EXCEEDED,
+    Code.CHILD_OUTPUT: Reason.LIMIT_EXCEEDED,
     Code.CHILD_KILLED: Reason.CHILD_DIED,
     Code.CHILD_CRASHED: Reason.CHILD_DIED,
     Code.RESULT_REFUSED: Reason.RESULT_REFUSED,
@@ -55,9 +58,23 @@ _REASONS = {
     Code.STORE_MISSING: Reason.ENVIRONMENT,
 }
 
+LOST = frozenset(
+    {
+        Code.RUNNER_LOST,
+        Code.RUNNER_UNAVAILABLE,
+        Code.GATE_UNREACHABLE,
+        Code.REGISTRY_UNREACHABLE,
+        Code.REGISTRY_REFUSED,
+        Code.BLOB_MISSING,
+        Code.BLOB_REFUSED,
+    }
+)
+"""What says nothing about the run, only about what it ran on: it is tried again, here or elsewhere, a few times."""
+
 
 class LeaseGone(Exception):
-    """Raised in the middle of a compile when the heart finds that the lease is lost."""
+    """Raised in the middle of a compile when the heart says stop: the lease is lost, the run is not wanted any more, or
+    the compile makes no progress."""
 
 
 def trust(job: Job) -> None:
@@ -70,17 +87,19 @@ class Worker:
     """One worker: its name is unique among all that ever used the ledger; `cores` is what a compile may use.
 
     `interrupt` is called from another thread when the lease is lost, to end the compile at once. `recheck` is called
-    with the job before and after its compile and raises when the job's keys are not true any more.
+    with the job before and after its compile and raises when the job's keys are not true any more. `surround` is for a
+    worker elsewhere.
     """
 
     name: str
     settings: Config
-    ledger: Ledger
+    runs: WorkerRuns
     store: ContentStore
-    runner: Runner
+    runner_of: RunnerOf
     cores: int
     interrupt: Callable[[], None] = lambda: None
     recheck: Callable[[Job], None] = trust
+    surround: Surround = at_home
 
     def work(self, runs: Sequence[int]) -> int:
         """Take and compile these runs until none of them can be taken; returns how many it took.
@@ -89,29 +108,39 @@ class Worker:
         """
         count = 0
         while True:
-            taken = self.ledger.runs.take(self.name, lease_s=self.settings.lease_s, among=runs)
+            seat = Seat(host=socket.gethostname())
+            taken = self.runs.take(self.name, lease_s=self.settings.lease_s, among=runs, seat=seat)
             if taken is None:
                 return count
             count += 1
             lease, row = taken
-            with _Settled(self.ledger, lease), Heart(self.ledger, lease, self.settings, self.interrupt) as heart:
-                payload, ended = self._compile(row, lease, heart)
+            with _Settled(self.runs, lease), Heart(self.runs, lease, self.settings, self.interrupt) as heart:
+                try:
+                    payload, ended = self._compile(row, lease, heart)
+                except LeaseGone:
+                    heart.require_progress()
+                    raise
                 text = canonical.encode(payload).decode()
-                self.ledger.runs.finish(lease, text, max_rss_bytes=ended.max_rss_bytes)
+                self.runs.finish(lease, text, max_rss_bytes=ended.max_rss_bytes)
 
-    def _compile(self, row: RunRow, lease: Lease, heart: Heart) -> tuple[Payload, ChildResult]:
+    def _compile(self, row: TakenRun, lease: Lease, heart: Heart) -> tuple[Payload, ChildResult]:
         job = canonical.decode(Job, row.action.encode(), name=f"the job of run r{row.id}")
         home = self.settings.home
         log = log_path(home.logs, row.id, lease.fencing)
         with files.coded("a run could not be prepared", home.cache):
             log.parent.mkdir(parents=True, exist_ok=True)
             self.recheck(job)
-            with files.temp_folder(home.cache) as scratch:
+            with self.surround(lease, job, log), files.temp_folder(home.cache) as scratch:
                 prepare(scratch / "in", job, self.store, self.cores)
                 cache = ObjectCache(home.objects)
-                if not row.salt:  # a run with one is to stand alone
-                    offer(scratch / "in", cache.folder(job))
-                accepted, ended = self.runner(scratch, log, heart.tell)
+                accepted, ended = self.runner_of(job.action.execution).compile_in(
+                    scratch,
+                    log_path=log,
+                    limits=replace(self.settings.limits, cores=self.cores),
+                    on_progress=heart.tell,
+                    objects=None if row.salt else cache.folder(job),  # a run with a salt is to stand alone
+                    tag=Tag(row.id, lease.fencing),
+                )
                 self.recheck(job)
                 payload = take_in(job, accepted, self.store)
                 cache.merge(job, accepted.objects)
@@ -121,31 +150,36 @@ class Worker:
 class _Settled:
     """Records how a run's compile ended, whatever ended it, unless the lease is lost: then nothing is left to say."""
 
-    def __init__(self, ledger: Ledger, lease: Lease) -> None:
-        self._ledger = ledger
+    def __init__(self, runs: WorkerRuns, lease: Lease) -> None:
+        self._runs = runs
         self._lease = lease
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if error is None or isinstance(error, LeaseGone):
+        if error is None:
             return True
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | LeaseGone):
             with contextlib.suppress(FarmError):  # lost, or the ledger is away: the lease runs out
-                self._ledger.runs.release(self._lease)
-            return False
+                self._runs.release(self._lease)
+            return isinstance(error, LeaseGone)
         if not isinstance(error, FarmError):
             fault = f"{type(error).__name__}: {error}"
             self._fail(Reason.FAULT, FarmError(Code.INTERNAL, "the worker stopped by a fault of its own", fault))
             return False
-        if error.code is not Code.PAYLOAD_DIFFERS:  # that one was recorded when it was found
+        if error.code in LOST:
+            self._unless_lost(partial(self._runs.lose, self._lease, error))
+        elif error.code is not Code.PAYLOAD_DIFFERS:  # that one was recorded when it was found
             self._fail(reason_of(error), error)
         return True
 
     def _fail(self, reason: Reason, error: FarmError) -> None:
+        self._unless_lost(partial(self._runs.fail, self._lease, reason, error))
+
+    def _unless_lost(self, act: Callable[[], object]) -> None:
         try:
-            self._ledger.runs.fail(self._lease, reason, error)
+            act()
         except FarmError as refusal:
             if refusal.code is not Code.LEASE_LOST:
                 raise
@@ -184,11 +218,6 @@ def prepare(folder: Path, job: Job, store: ContentStore, cores: int) -> None:
         store.export(external.digest, place)
 
 
-def offer(folder: Path, entries: Path) -> None:
-    """Let the compile whose input `folder` was prepared take objects from the cache's folder `entries`."""
-    (folder / objects.FOLDER).symlink_to(entries)
-
-
 def take_in(job: Job, accepted: Accepted, store: ContentStore) -> Payload:
     """Put a checked result's files into the store; the payload that they are. Raises RESULT_REFUSED or as the store."""
     payload = Payload(payload_digest(accepted.folder), job.model.name, job.action.target_name, files=accepted.files)
@@ -198,22 +227,14 @@ def take_in(job: Job, accepted: Accepted, store: ContentStore) -> Payload:
     return payload
 
 
-def process_runner(settings: Config) -> Runner:
-    """The runner `process` with the limits of these settings."""
-
-    def compile_in(scratch: Path, log: Path, tell: Callable[[Progress], None]) -> tuple[Accepted, ChildResult]:
-        return process.compile_in(scratch, log_path=log, limits=settings.limits, on_progress=tell)
-
-    return compile_in
-
-
 def run_process(arguments: Sequence[str] | None = None, *, runner: Runner | None = None) -> int:
-    """A worker process: `--name NAME --cores N --parent PID RUN...`. Returns its exit status.
+    """A worker process: `--name NAME --cores N --parent PID [RUN...]`. Returns its exit status.
 
+    Without a RUN it waits for a line of them on standard input.
     Ends when the process `--parent` dies, on SIGTERM (130, the run given back), or when there is nothing to take.
     """
     options = _parse(arguments)
-    _die_with(options.parent)
+    die_with(options.parent)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGUSR1, _drop)
@@ -221,14 +242,18 @@ def run_process(arguments: Sequence[str] | None = None, *, runner: Runner | None
     main_thread = threading.main_thread().ident
     assert main_thread is not None
     try:
+        runs = options.runs or [int(word) for word in sys.stdin.readline().split()]
+        if not runs:  # the station ends
+            return int(Status.DONE)
         settings = config.load()
+        runners.sweep(settings.home)
         files.sweep(settings.home.cache)
         with opened(settings.ledger) as ledger:
             store = ContentStore(settings.home.store)
             interrupt = partial(signal.pthread_kill, main_thread, signal.SIGUSR1)
-            work = runner or process_runner(settings)
+            work: RunnerOf = partial(runners.of, settings.home) if runner is None else lambda _: runner
             recheck = require_current if runner is None else trust
-            Worker(options.name, settings, ledger, store, work, options.cores, interrupt, recheck).work(options.runs)
+            Worker(options.name, settings, ledger.runs, store, work, options.cores, interrupt, recheck).work(runs)
     except FarmError as error:
         sys.stderr.write(f"{error}\n")
         return int(error.status)
@@ -242,11 +267,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", required=True)
     parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("runs", type=int, nargs="+")
+    parser.add_argument("runs", type=int, nargs="*")
     return parser.parse_args(arguments)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask the kernel for SIGTERM when the parent's thread that started this process ends; stop if it has already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent:

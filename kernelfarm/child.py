@@ -67,21 +67,26 @@ def run_limited(
     on_line: Callable[[str], None] | None = None,
     log_limit: int = LOG_LIMIT,
     umask: int = 0o022,
+    on_look: Callable[[int], None] | None = None,
+    look_s: float = 0.25,
 ) -> ChildResult:
     """Run `argv` to its end; `argv[0]` is an absolute path, `env` the whole environment, standard input is empty.
 
     Limits, None for none: `cpu_s` seconds of processor time and `address_space` bytes for each process, `file_size`
     bytes for each file written, `wall_s` seconds of real time for all. No core is dumped. `on_line` is called in this
     thread with each line of standard output, without its end (a slow one holds the child up). `log_path` is made anew
-    and gets both standard output and error, up to `log_limit` bytes.
+    and gets both standard output and error, up to `log_limit` bytes. `on_look` is called every `look_s` seconds with
+    the launcher's process id: all of the program's processes descend from it.
 
-    Raises `FarmError` CHILD_NOT_STARTED, or a coded ENVIRONMENT error of the log; what `on_line` raises goes through.
-    In each case the program and its descendants are gone before.
+    Raises `FarmError` CHILD_NOT_STARTED, or a coded ENVIRONMENT error of the log; what `on_line` and `on_look` raise
+    goes through. In each case the program and its descendants are gone before.
     """
     limits = {"RLIMIT_CPU": cpu_s, "RLIMIT_AS": address_space, "RLIMIT_FSIZE": file_size, "RLIMIT_CORE": 0}
     spec = _spec(argv, env, {name: value for name, value in limits.items() if value is not None}, umask)
-    with _Log(log_path, log_limit) as log, _launched(spec, cwd) as running:
+    with LogFile(log_path, log_limit) as log, _launched(spec, cwd) as running:
         pump = _Pump(running, log, on_line, wall_s)
+        if on_look is not None:
+            pump.watch(on_look, look_s)
         report = pump.run()
     if "errno" in report:
         reason = OSError(report["errno"], report["error"])
@@ -174,15 +179,15 @@ def _not_started(program: str | os.PathLike[str], reason: OSError) -> FarmError:
     )
 
 
-class _Log:
+class LogFile:
     """A log file with a size limit; without a path it takes everything and keeps nothing."""
 
-    def __init__(self, path: Path | None, limit: int) -> None:
+    def __init__(self, path: Path | None, limit: int = LOG_LIMIT) -> None:
         self._path = path or Path(os.devnull)
         self._left = limit
         self._notice = f"\n[log cut at {limit} bytes]\n".encode()
 
-    def __enter__(self) -> _Log:
+    def __enter__(self) -> LogFile:
         with files.coded("a log file could not be made", self._path):
             self._file = self._path.open("wb", buffering=0)
         return self
@@ -191,6 +196,7 @@ class _Log:
         self._file.close()
 
     def write(self, data: bytes) -> None:
+        """Add bytes while there is room; raises a coded `FarmError` of class ENVIRONMENT."""
         if self._left <= 0:
             return
         kept = data[: self._left]
@@ -202,7 +208,7 @@ class _Log:
                 self._file.write(self._notice)
 
 
-class _Lines:
+class LineCutter:
     """Cuts a byte stream into lines for a callback; holds at most LINE_LIMIT bytes."""
 
     def __init__(self, on_line: Callable[[str], None] | None) -> None:
@@ -210,6 +216,7 @@ class _Lines:
         self._held = b""
 
     def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._keep(part)
@@ -217,6 +224,7 @@ class _Lines:
         self._keep(rest)
 
     def finish(self) -> None:
+        """The stream ended: a line without its end counts."""
         if self._held:
             self._emit()
 
@@ -233,14 +241,22 @@ class _Pump:
     """Moves a child's output until its launcher reports, and keeps the time."""
 
     def __init__(
-        self, running: _Running, log: _Log, on_line: Callable[[str], None] | None, wall_s: float | None
+        self, running: _Running, log: LogFile, on_line: Callable[[str], None] | None, wall_s: float | None
     ) -> None:
         self._running = running
         self._log = log
-        self._lines = _Lines(on_line)
+        self._lines = LineCutter(on_line)
         self._deadline = None if wall_s is None else time.monotonic() + wall_s
         self._report = b""
+        self._on_look: Callable[[int], None] | None = None
+        self._look_s = 0.0
+        self._next_look = 0.0
         self.timed_out = False
+
+    def watch(self, on_look: Callable[[int], None], look_s: float) -> None:
+        """Call `on_look` every `look_s` seconds."""
+        self._on_look, self._look_s = on_look, look_s
+        self._next_look = time.monotonic() + look_s
 
     def run(self) -> dict[str, Any]:
         """The launcher's report. Reads the pipes to their ends: the launcher leaves none who holds them."""
@@ -257,6 +273,7 @@ class _Pump:
                         selector.unregister(key.fileobj)
                         self._closed(key.fd)
                 self._keep_time()
+                self._look()
         self._lines.finish()
         if not self._report and self.timed_out:  # it was told to stop before it could begin
             return {"status": None, "signal": int(signal.SIGKILL), "max_rss_bytes": 0}
@@ -278,7 +295,16 @@ class _Pump:
             kill_group(self._running.process)  # the launcher is gone: what it left must not hold the pipes open
 
     def _patience(self) -> float | None:
-        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        times = [self._deadline, None if self._on_look is None else self._next_look]
+        known = [when for when in times if when is not None]
+        return max(0.0, min(known) - time.monotonic()) if known else None
+
+    def _look(self) -> None:
+        if self._on_look is None or time.monotonic() < self._next_look:
+            return
+        if self._running.process.poll() is None:
+            self._on_look(self._running.process.pid)
+        self._next_look = time.monotonic() + self._look_s
 
     def _keep_time(self) -> None:
         if self._deadline is None or time.monotonic() < self._deadline:

@@ -13,7 +13,6 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -182,19 +181,53 @@ def _sweep_one(path: Path) -> bool:
     return True
 
 
+def is_owned(path: Path) -> bool:
+    """Whether a temporary file or folder is there and its owner lives; false where that cannot be found out."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def remove_tree(path: Path) -> None:
-    """Remove a folder and all it holds, also where a folder inside lacks permissions; a missing one is fine."""
+    """Remove a folder and all it holds, also where a folder inside lacks permissions; a missing one is fine.
+
+    Works at any depth, where recursion, open folders and the lengths of paths would end: what lies deeper is moved up.
+    """
     with contextlib.suppress(FileNotFoundError):
-        _open_up(path)
-        shutil.rmtree(path)
+        path.chmod(0o700)
+        while entries := _entries(path):
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _dissolve(Path(entry.path), path)
+                else:
+                    Path(entry.path).unlink()
+        path.rmdir()
 
 
-def _open_up(folder: Path) -> None:
-    if folder.stat().st_mode & 0o700 != 0o700:
-        folder.chmod(0o700)
-    for inner in folder.iterdir():
-        if inner.is_dir() and not inner.is_symlink():
-            _open_up(inner)
+def _dissolve(folder: Path, top: Path) -> None:
+    """Remove a folder inside `top`; the folders that it holds move up into `top`."""
+    folder.chmod(0o700)
+    for entry in _entries(folder):
+        inner = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            inner.chmod(0o700)  # else it may not be moved
+            inner.rename(top / temp_name())
+        else:
+            inner.unlink()
+    folder.rmdir()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(found)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +21,15 @@ from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 
 _CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A blob in the store: its size in bytes, and when it was last put, in seconds since 1970 UTC."""
+
+    digest: Digest
+    size: int
+    put_at: float
 
 
 class ContentStore:
@@ -41,7 +52,7 @@ class ContentStore:
     def put_bytes(self, data: bytes) -> Digest:
         """Store bytes and give their digest. A damaged blob of the same digest is replaced."""
         digest = digests.of_bytes(data)
-        if not self._holds_valid(digest):
+        if not self._kept(digest):
             self._write(io.BytesIO(data))
         return digest
 
@@ -49,7 +60,7 @@ class ContentStore:
         """Store a copy of a file and give the digest of the bytes that were copied."""
         with files.coded("a file could not be read", path), path.open("rb") as source:
             digest = digests.of_stream(source)
-            if self._holds_valid(digest):
+            if self._kept(digest):
                 return digest
             source.seek(0)
             return self._write(source)
@@ -89,6 +100,28 @@ class ContentStore:
         for path in sorted((self._root / "sha256").glob("[0-9a-f][0-9a-f]/*")):
             yield digests.parse(digests.PREFIX + path.name)
 
+    def entries(self) -> Iterator[Entry]:
+        """What lies in the store, in the order of the digests, unverified."""
+        for digest in self.digests():
+            with contextlib.suppress(FileNotFoundError):
+                facts = self._path(digest).stat()
+                yield Entry(digest, facts.st_size, facts.st_mtime)
+
+    def remove(self, digest: Digest, *, before: float) -> bool:
+        """Remove a blob that nobody put since `before`, in seconds since 1970 UTC; whether it is gone.
+
+        Who puts it in the same moment finds it missing later, as after any loss, and makes it again.
+        """
+        path = self._path(digest)
+        with files.coded("the content store could not be cleaned", path):
+            try:
+                if path.stat().st_mtime >= before:
+                    return False
+                path.unlink()
+            except FileNotFoundError:
+                pass
+        return True
+
     def sweep(self) -> tuple[str, ...]:
         """Remove the temporary files of writers that are gone, never of living ones; the removed names, sorted."""
         return files.sweep(self._temp)
@@ -105,6 +138,14 @@ class ContentStore:
             return False
         except OSError as reason:
             raise files.error_of(reason, "the content store could not be read", path) from reason
+
+    def _kept(self, digest: Digest) -> bool:
+        """Whether a valid blob is there; its time becomes now, so that no clean-up takes it for old."""
+        if not self._holds_valid(digest):
+            return False
+        with contextlib.suppress(OSError):  # gone this moment, or another user's store
+            os.utime(self._path(digest))
+        return self._path(digest).exists()
 
     def _write(self, source: BinaryIO) -> Digest:
         with files.coded("content could not be stored", self._root):

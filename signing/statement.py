@@ -19,8 +19,15 @@ PROVENANCE = "https://slsa.dev/provenance/v1"
 SIGNATURE = "urn:kernel-farm:bundle-signature:1"
 BUILD_TYPE = "urn:kernel-farm:compile:1"
 
-SECURITY_MODES: Mapping[str, str] = {"process": "process, unsealed"}
-"""How an action ran: key -> what that is worth. "process": a child process with limits, but no sandbox."""
+SECURITY_MODES: Mapping[str, str] = {
+    "bubblewrap": "bubblewrap, sealed",
+    "docker": "docker, sealed",
+    "process": "process, unsealed",
+}
+"""How an action ran, by the name of its runner: what that is worth. "process": a child process with limits, but no
+sandbox."""
+SEALED = ("bubblewrap", "docker")
+"""The security modes that keep a hostile compile from everything but its input and output."""
 
 _SOURCE = {"digestOf": "source tree"}
 _FILES = {"digestOf": "installed files"}
@@ -99,6 +106,10 @@ class Provenance:
         """The statement that this payload was made so. Raises `FarmError` INTERNAL for an unknown security mode."""
         if self.security_mode not in SECURITY_MODES:
             raise FarmError(Code.INTERNAL, f"{self.security_mode!r} is not a security mode")
+        if self.security_mode != self.execution.runner:
+            raise FarmError(Code.INTERNAL, f"{self.execution.runner} does not run as {self.security_mode}")
+        if (self.execution.image is None) == (self.security_mode in SEALED):
+            raise FarmError(Code.INTERNAL, f"{self.security_mode} and its image do not fit each other")
         if self.recipe.model_digest != self.model.identity:
             raise FarmError(Code.INTERNAL, f"the recipe is not one of the model {self.model.name}")
         subject = Subject(f"{self.model.name}/{self.target_name}", payload)

@@ -320,3 +320,26 @@ def _notes(file: Any) -> tuple[str, ...]:
             for item in properties:
                 found |= {name for bit, name in _NOTE_BITS.get(item["pr_type"], ()) if item["pr_data"] & bit}
     return tuple(sorted(found))
+
+
+def imports(data: bytes, library: str) -> list[tuple[str, str]]:
+    """Names that a file asks of a shared library it is linked with: (version, name), sorted.
+
+    A name without a version ("") may be meant for any library of the file. Empty for a file that is not linked with it;
+    raises what pyelftools does for a malformed one.
+    """
+    file = ELFFile(BytesIO(data))
+    dynamic = file.get_section_by_name(".dynamic")
+    if dynamic is None or library not in [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]:
+        return []
+    needs, versions = (file.get_section_by_name(name) for name in (".gnu.version_r", ".gnu.version"))
+    names: dict[object, str] = {"VER_NDX_LOCAL": "", "VER_NDX_GLOBAL": ""}
+    for other, parts in needs.iter_versions() if needs else ():
+        if other.name == library:
+            names |= {part["vna_other"]: part.name for part in parts}
+    found = set()
+    for index, symbol in enumerate(file.get_section_by_name(".dynsym").iter_symbols()):
+        version = versions.get_symbol(index)["ndx"] if versions else "VER_NDX_GLOBAL"
+        if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name and version in names:
+            found.add((names[version], symbol.name))
+    return sorted(found)

@@ -43,9 +43,12 @@ class _File:
     """As in RECORD: "sha256=" and unpadded URL-safe base64."""
 
 
-def tool_identities(names: Iterable[str] = PINNED) -> dict[str, Tool]:
-    """Identity of each distribution, by name; raises `FarmError` TOOL_MISSING for one that is not installed."""
-    return {name: _identity(_distribution(name), name) for name in sorted(names)}
+def tool_identities(names: Iterable[str] = PINNED, site: Path | None = None) -> dict[str, Tool]:
+    """Identity of each distribution, by name, as installed in the folder `site` (default: here).
+
+    Raises `FarmError` TOOL_MISSING for one that is not installed.
+    """
+    return {name: _identity(_distribution(name, site), name) for name in sorted(names)}
 
 
 def verify_tools(names: Iterable[str] = PINNED) -> dict[str, Tool]:
@@ -61,10 +64,12 @@ def verify_tools(names: Iterable[str] = PINNED) -> dict[str, Tool]:
     return tool_identities(wanted)
 
 
-def _distribution(name: str) -> metadata.Distribution:
+def _distribution(name: str, site: Path | None = None) -> metadata.Distribution:
     try:
-        return metadata.distribution(name)
-    except metadata.PackageNotFoundError as reason:
+        if site is None:
+            return metadata.distribution(name)
+        return next(iter(metadata.distributions(name=name, path=[str(site)])))
+    except (metadata.PackageNotFoundError, StopIteration) as reason:
         raise FarmError(
             Code.TOOL_MISSING,
             f"the pinned tool {name} is missing",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from farm.cli import output
+from farm.cli import ids, output
 from farm.cli.command import Command
-from farm.cli.parameters import TARGET
+from farm.cli.parameters import RUNNER, TARGET
+from kernelfarm.errors import Code, FarmError
 
 if TYPE_CHECKING:
     from farm.build import Built, Order
-    from farm.scheduler import Cell
+    from farm.scheduler import Cell, Session
 
 EPILOG = """\b
 Examples:
@@ -22,18 +24,18 @@ Examples:
   farm build model.onnx -t x86-64-v3 -t x86-64-v4 --shape 1x3x48x192 --out bundles
   farm build a.onnx b.onnx -t x86-64-v3 --shape image=1x3x64x64 --version 1.2.0 --json
 
-A key is needed once: farm keys new. The second build of the same thing takes everything from the cache."""
+A key is needed once: farm keys new. The second build of the same thing takes everything from the cache.
+Ctrl-C loses nothing that is compiled: farm build --resume ID goes on."""
 
 
 @click.command("build", cls=Command, epilog=EPILOG)
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
+@click.argument("models", nargs=-1, metavar="MODEL...", type=click.Path(path_type=Path))
 @click.option(
     "-t",
     "--target",
     "targets",
     type=TARGET,
     multiple=True,
-    required=True,
     help="Compile for this target, or device:NAME; may be repeated.",
 )
 @click.option(
@@ -51,11 +53,20 @@ A key is needed once: farm keys new. The second build of the same thing takes ev
 @click.option("--key", default="default", show_default=True, help="Name of the signing key.")
 @click.option("--no-cache", is_flag=True, help="Compile even what the cache holds, and compare.")
 @click.option(
-    "--runner", type=click.Choice(["process"]), default="process", show_default=True, help="Where compiles run."
+    "--runner",
+    type=RUNNER,
+    help="Where compiles run: auto, docker, bubblewrap or process; FARM_RUNNER otherwise, else the best that is ready.",
 )
 @click.option(
     "--jobs", type=click.IntRange(1, 256), metavar="N", help="Compiles at once; the number of cores otherwise."
 )
+@click.option(
+    "--broker", metavar="URL", help="Redis whose workers compile, else FARM_BROKER_URL; else this process's own."
+)
+@click.option(
+    "--no-wait", is_flag=True, help="Leave the compiles to the broker's workers; --resume writes the bundles."
+)
+@click.option("--resume", metavar="ID", help="Go on with a build that was interrupted or not waited for.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     models: tuple[Path, ...],
@@ -66,8 +77,11 @@ def command(
     version: str | None,
     key: str,
     no_cache: bool,
-    runner: str,
+    runner: str | None,
     jobs: int | None,
+    broker: str | None,
+    no_wait: bool,
+    resume: str | None,
     as_json: bool,
 ) -> int:
     """Compile models for targets; write one signed bundle OUT/<model name> per model.
@@ -75,11 +89,10 @@ def command(
     A bundle is an OCI image layout that holds one payload per target. A cell (model x target) that fails leaves the
     others alone; its model gets no bundle.
     """
-    from farm import build, config, scheduler
+    from farm import build, config, runners, scheduler
     from farm import shapes as shape_texts
-    from farm.cli import progress
 
-    del runner  # there is one
+    require_asked(models, targets, resume)
     order = build.Order(
         models,
         targets,
@@ -89,14 +102,72 @@ def command(
         use_cache=not no_cache,
         workers=jobs or 0,
     )
-    with scheduler.session(config.load()) as farm, progress.shown(quiet=as_json) as on_change:
-        built = build.build(farm, order, out, key=key, on_change=on_change)
+    settings = config.load()
+    settings = replace(settings, broker=broker or settings.broker)
+    if no_wait and settings.broker is None:
+        advice = "Name a broker with --broker or FARM_BROKER_URL, or leave --no-wait out."
+        raise FarmError(Code.USAGE, "--no-wait needs a broker", "without one nobody else would compile", advice)
+    headline = ""
+    if resume is None:  # which keeps the runner that it began with
+        choice = runners.choose(settings.home, runner)
+        order = replace(order, execution=choice.runner.execution())
+        headline = choice.describe()
+    number = None if resume is None else build_number(resume)
+    with scheduler.session(settings) as farm:
+        if number is not None:
+            order, out, key = build.resumed(farm.ledger.builds.get(number))
+        return carry_out(farm, order, out, key, resume=number, wait=not no_wait, as_json=as_json, headline=headline)
+
+
+def carry_out(
+    farm: Session,
+    order: Order,
+    out: Path,
+    key: str,
+    *,
+    resume: int | None,
+    wait: bool = True,
+    as_json: bool,
+    headline: str = "",
+) -> int:
+    """Build, show how it goes on and what came of it; the exit status."""
+    from farm import build
+    from farm.cli import progress
+    from farm.outlook import Outlook
+
+    look = Outlook(farm, build.slots(order)).look
+    with progress.shown(quiet=as_json, look=look, headline=headline) as on_change:
+        built = build.build(farm, order, out, key=key, on_change=on_change, resume=resume, wait=wait)
     if as_json:
         output.print_json(document(built))
-    else:
-        click.echo(result_table(built))
-        _explain(built, order)
+        return int(built.status)
+    click.echo(result_table(built))
+    if not wait:
+        click.echo(f"b{built.number} is with the workers; its bundles: farm build --resume b{built.number}")
+    _explain(built, order)
     return int(built.status)
+
+
+def require_asked(models: tuple[Path, ...], targets: tuple[str, ...], resume: str | None) -> None:
+    """Either models and targets are given, or a build to resume; raises `FarmError` USAGE."""
+    advice = "See `farm build --help`."
+    if resume is not None:
+        if models or targets:
+            why = "the build knows its models and targets"
+            raise FarmError(Code.USAGE, "--resume is given with models or targets", why, advice)
+    elif not models or not targets:
+        what = "no model is given" if not models else "no target is given"
+        raise FarmError(Code.USAGE, what, "a build needs at least one model and one --target", advice)
+
+
+def build_number(name: str) -> int:
+    """The number in the name of a build; raises `FarmError` RUN_UNKNOWN."""
+    kind, number = ids.parse(name)
+    if kind != "b":
+        raise FarmError(
+            Code.RUN_UNKNOWN, f"{name} is a run", "only a build can be resumed", f"See `farm retry {name}`."
+        )
+    return number
 
 
 def document(built: Built) -> dict[str, Any]:
@@ -128,6 +199,8 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "cached": cell.cached is not None,
         "recipe_key": None if action is None else action.recipe_key,
         "execution_key": None if action is None else action.execution_key,
+        "runner": None if action is None else action.execution.runner,
+        "image": None if action is None else action.execution.image,
         "payload": None if cell.payload is None else cell.payload.digest,
         "bytes": None if cell.payload is None else sum(entry.size for entry in cell.payload.files),
         "run": None if cell.run is None else f"r{cell.run.id}",
@@ -168,4 +241,5 @@ def replay(order: Order, cell: Cell) -> str:
     for name, dims in order.options.shapes:
         words += ["--shape", (f"{name}=" if name else "") + "x".join(map(str, dims))]
     words += ["--name", order.name] if order.name is not None else []
+    words += ["--runner", order.execution.runner] if order.execution is not None else []
     return shlex.join([*words, "--jobs", "1", "--no-cache"])

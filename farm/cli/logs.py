@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,14 @@ import click
 
 from farm.cli import ids
 from farm.cli.command import Command
+from kernelfarm import digest
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import RunState
+from kernelfarm.store import ContentStore
 
 if TYPE_CHECKING:
     from farm.ledger.ledger import Ledger
+    from farm.ledger.nouns import AttemptRow, RunRow
 
 EPILOG = """\b
 Examples:
@@ -42,12 +46,15 @@ def command(name: str, follow: bool, as_json: bool) -> None:
     settings.home.create()
     with opened(settings.ledger) as ledger:
         runs = _runs(ledger, kind, number)
+        logs = settings.home.logs
         if as_json:
-            files = {f"r{run}": [str(path) for path in log_files(settings.home.logs, run)] for run in runs}
+            files = {f"r{run}": [str(path) for path in log_files(logs, run)] for run in runs}
             output.print_json({"schema": "logs/1", "runs": files})
             return
         for run in runs:
-            _show(ledger, settings.home.logs, run, follow=follow, title=len(runs) > 1)
+            _show(ledger, logs, run, follow=follow, title=len(runs) > 1)
+            if not log_files(logs, run):
+                _show_kept(ledger, ContentStore(settings.home.store), run)
 
 
 def _runs(ledger: Ledger, kind: str, number: int) -> list[int]:
@@ -67,14 +74,53 @@ def log_files(logs: Path, run: int) -> list[Path]:
 
 
 def _show(ledger: Ledger, logs: Path, run: int, *, follow: bool, title: bool) -> None:
+    tell = _Teller()
+
     def live() -> bool:
-        return follow and not ledger.runs.get(run).status.state.final
+        if not follow:
+            return False
+        row = ledger.runs.get(run)
+        tell(row, ledger)
+        return not row.status.state.final
 
     if title:
         click.echo(f"== r{run}")
     for data in read(lambda: log_files(logs, run), live):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+def _show_kept(ledger: Ledger, store: ContentStore, run: int) -> None:
+    """The logs of a run whose files are gone, from the content store."""
+    for attempt in ledger.runs.attempts(run):
+        if attempt.log is not None:
+            sys.stdout.buffer.write(store.get_bytes(digest.parse(attempt.log)))
+    sys.stdout.buffer.flush()
+
+
+class _Teller:
+    """Says on standard error where a run is that is being followed, whenever that changes."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, row: RunRow, ledger: Ledger) -> None:
+        words = whereabouts(row, ledger.runs.attempts(row.id))
+        if words != self._said:
+            self._said = words
+            click.echo(f"r{row.id} {words}", err=True)
+
+
+def whereabouts(row: RunRow, attempts: Sequence[AttemptRow]) -> str:
+    """Where a run is, in words: "waits in the queue", "attempt 2 at w3 on host b1, runner docker", "done"."""
+    if row.status.state is RunState.QUEUED:
+        return "waits in the queue"
+    if row.status.state.final or not attempts:
+        return str(row.status.state.value)
+    last = attempts[-1]
+    place = f" on host {last.host}" if last.host else ""
+    runner = f", runner {last.runner}" if last.runner else ""
+    return f"attempt {last.fencing} at {last.worker}{place}{runner}"
 
 
 def read(files: Callable[[], list[Path]], live: Callable[[], bool], *, poll_s: float = _POLL_S) -> Iterator[bytes]:

@@ -20,4 +20,20 @@ class TargetName(click.ParamType[str]):
         return devices.resolve(str(value))
 
 
+class RunnerName(click.ParamType[str]):
+    """A runner's name or "auto"; "bwrap" is another word for bubblewrap."""
+
+    name = "runner"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as `farm.runners` knows it; fails as other wrong values do."""
+        from farm import runners
+
+        name = runners.ALIASES.get(str(value), str(value))
+        if name not in (runners.AUTOMATIC, *runners.NAMES):
+            self.fail(f"{value!r} is none of auto, {', '.join(runners.NAMES)}", param, ctx)
+        return name
+
+
 TARGET = TargetName()
+RUNNER = RunnerName()

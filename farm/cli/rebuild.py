@@ -11,10 +11,10 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
-from farm.cli.parameters import TARGET
+from farm.cli.parameters import RUNNER, TARGET
 
 if TYPE_CHECKING:
-    from containers.process import Progress
+    from containers.runner import Progress
     from farm.rebuild import Rebuilt, Report
 
 EPILOG = """\b
@@ -37,9 +37,7 @@ Exit status: 0 the same bytes, 1 they differ (each file with its first differing
 @click.option(
     "--vary", default="dir", show_default=True, metavar="all|WORD,...", help="What differs from the first build."
 )
-@click.option(
-    "--runner", type=click.Choice(["process"]), default="process", show_default=True, help="Where compiles run."
-)
+@click.option("--runner", type=RUNNER, help="Where compiles run: auto, docker, bubblewrap or process.")
 @click.option("--model", type=click.Path(path_type=Path), help="The model's file, where the store lacks it.")
 @click.option("--key", default="default", show_default=True, help="Name of the key that signs the comparisons.")
 @click.option(
@@ -50,7 +48,7 @@ def command(
     bundle: Path,
     targets: tuple[str, ...],
     vary: str,
-    runner: str,
+    runner: str | None,
     model: Path | None,
     key: str,
     recorded: bool,
@@ -61,14 +59,15 @@ def command(
     A comparison is recorded for each payload, and signed and added to BUNDLE where the same key signed that; its digest
     does not change by it.
     """
-    from farm import config, rebuild, surroundings
+    from farm import config, rebuild, runners, surroundings
 
-    del runner  # there is one
-    question = rebuild.Question(bundle, surroundings.parse(vary), targets, model, key)
+    settings = config.load()
+    chosen = runners.choose(settings.home, runner).runner
+    question = rebuild.Question(bundle, surroundings.parse(vary), targets, model, key, chosen)
     if recorded:
-        report = rebuild.on_record(config.load(), question)
+        report = rebuild.on_record(settings, question)
     else:
-        report = rebuild.rebuild(config.load(), question, on_progress=_progress(quiet=as_json))
+        report = rebuild.rebuild(settings, question, on_progress=_progress(quiet=as_json))
     if as_json:
         output.print_json(report.to_json())
     else:

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   farm verify bundles/model --key release.pub
+  farm verify bundles/model --key release.pub --policy release
   farm verify bundles/model --key release.pub --policy policy.toml --json
 
 \b
-A policy is a TOML file; every key but the first is optional:
+The policy "release" is built in: every payload must come from a sandbox (runner docker or bubblewrap).
+A policy of your own is a TOML file; every key but the first is optional:
   schema = "verify-policy/1"
   names = ["cls"]                                   models that are accepted
   targets = ["x86-64-v4"]                           payloads that must be there
@@ -34,7 +36,7 @@ Exit status: 0 verified, 1 bad (each line names the file), 2 wrong usage or no s
 @click.command("verify", cls=Command, epilog=EPILOG)
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), help="The public key that must have signed it.")
-@click.option("--policy", type=click.Path(path_type=Path), help="A file of further demands.")
+@click.option("--policy", type=click.Path(path_type=Path), help="Further demands: release, or a file.")
 @click.option("--no-signature", is_flag=True, help="Check integrity only: says nothing about who made the bundle.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def command(bundle: Path, key: Path | None, policy: Path | None, no_signature: bool, as_json: bool) -> int:
@@ -51,7 +53,7 @@ def command(bundle: Path, key: Path | None, policy: Path | None, no_signature: b
     if (key is None) == (not no_signature):
         raise _no_key() if key is None else _key_and_none()
     public = keys.load_public(key) if key is not None else None
-    demands = policies.load(policy) if policy is not None else None
+    demands = policies.find(policy) if policy is not None else None
     report = verify_bundle(bundle, public, policy=demands)
     if as_json:
         output.print_json(report.to_json())

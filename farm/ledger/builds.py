@@ -11,20 +11,24 @@ import sqlalchemy as sa
 
 from farm.ledger import rows
 from farm.ledger.database import Database
-from farm.ledger.rules import BuildState
-from farm.ledger.tables import builds, cells
+from farm.ledger.rules import WANTING, BuildState
+from farm.ledger.tables import builds, cells, runs
 from kernelfarm.errors import Code, FarmError
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRow:
-    """One `farm build`. `request` is JSON of what was asked, times are seconds since 1970 UTC."""
+    """One `farm build`. `request` is JSON of what was asked, times are seconds since 1970 UTC.
+
+    `place` names the state folder, with its host, whose locks tell whether the build's process is there.
+    """
 
     id: int
     request: str
     state: BuildState
     created_at: float
     ended_at: float | None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,24 @@ class Builds:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open(self, request: Any) -> int:
+    def open(self, request: Any, place: str = "") -> int:
         """Record a build that begins now; its number."""
         with self._database.write() as connection:
             values: dict[str, object] = {
                 "request": json.dumps(request, sort_keys=True),
                 "state": BuildState.RUNNING.value,
+                "place": place,
             }
             values["created_at"] = self._database.now(connection)
             return int(connection.execute(builds.insert().values(**values).returning(builds.c.id)).scalar_one())
+
+    def resume(self, number: int, place: str = "") -> None:
+        """Record that a process at `place` goes on with a build; its cells are to be added anew. Raises RUN_UNKNOWN."""
+        self.get(number)
+        values = {"state": BuildState.RUNNING.value, "place": place, "ended_at": None}
+        with self._database.write() as connection:
+            connection.execute(cells.delete().where(cells.c.build_id == number))
+            connection.execute(builds.update().where(builds.c.id == number).values(**values))
 
     def add_cells(self, cells_of_it: Sequence[CellRow]) -> None:
         """Record the cells of a build."""
@@ -68,11 +81,37 @@ class Builds:
                 values = {name: getattr(row, name) for name in CellRow.__slots__}
                 connection.execute(cells.insert().values(**values))
 
-    def close(self, number: int, state: BuildState) -> None:
-        """Record how a build ended."""
+    def close(self, number: int, state: BuildState) -> list[int]:
+        """Record how a build ended, unless it has; the ids of its runs that no other build wants, sorted.
+
+        A build that was cancelled while its process wrote bundles stays cancelled.
+        """
         with self._database.write() as connection:
             values = {"state": state.value, "ended_at": self._database.now(connection)}
-            connection.execute(builds.update().where(builds.c.id == number).values(**values))
+            connection.execute(builds.update().where(builds.c.id == number, _is_wanting()).values(**values))
+        own = {cell.run_id for cell in self.cells(number) if cell.run_id is not None}
+        return sorted(own - self.wanted_elsewhere(number))
+
+    def detach(self, number: int) -> None:
+        """Record that no process waits for a build any more while its runs go on."""
+        with self._database.write() as connection:
+            one = sa.and_(builds.c.id == number, builds.c.state == BuildState.RUNNING.value)
+            connection.execute(builds.update().where(one).values(state=BuildState.DETACHED.value))
+
+    def settle(self) -> None:
+        """Close the detached builds whose every run has ended."""
+        with self._database.write() as connection:
+            detached = sa.select(builds.c.id).where(builds.c.state == BuildState.DETACHED.value)
+            for number in connection.execute(detached).scalars().all():
+                joined = cells.outerjoin(runs, cells.c.run_id == runs.c.id)
+                query = sa.select(runs.c.state, cells.c.error).select_from(joined).where(cells.c.build_id == number)
+                found = connection.execute(query).all()
+                if any(state in ("queued", "running") for state, _error in found):
+                    continue
+                bad = any(state in ("failed", "cancelled") or error is not None for state, error in found)
+                state = BuildState.FAILED if bad else BuildState.DONE
+                values = {"state": state.value, "ended_at": self._database.now(connection)}
+                connection.execute(builds.update().where(builds.c.id == number).values(**values))
 
     def get(self, number: int) -> BuildRow:
         """One build; raises RUN_UNKNOWN."""
@@ -83,8 +122,12 @@ class Builds:
         return found[0]
 
     def running(self) -> list[BuildRow]:
-        """The builds that have not been closed, oldest first."""
+        """The builds that a process waits for, or did until it died; oldest first."""
         return self._query(builds.select().where(builds.c.state == BuildState.RUNNING.value).order_by(builds.c.id))
+
+    def wanting(self) -> list[BuildRow]:
+        """The builds that still want their runs, oldest first."""
+        return self._query(builds.select().where(_is_wanting()).order_by(builds.c.id))
 
     def recent(self, limit: int = 20) -> list[BuildRow]:
         """The newest builds, newest first."""
@@ -98,16 +141,22 @@ class Builds:
                 found = connection.execute(query).all()
         return [rows.read(CellRow, row._mapping, f"a cell of build b{number}") for row in found]
 
-    def wanted_elsewhere(self, number: int) -> frozenset[int]:
-        """Runs that a running build other than this one waits for."""
+    def wanted_elsewhere(self, number: int | None = None) -> frozenset[int]:
+        """Runs that a build wants, other than this one."""
         with self._database.read() as connection:
             query = (
                 sa.select(cells.c.run_id)
                 .join(builds, builds.c.id == cells.c.build_id)
-                .where(builds.c.state == BuildState.RUNNING.value, builds.c.id != number, cells.c.run_id.is_not(None))
+                .where(_is_wanting(), cells.c.run_id.is_not(None))
             )
+            if number is not None:
+                query = query.where(builds.c.id != number)
             return frozenset(connection.execute(query).scalars())
 
     def _query(self, query: sa.Select[tuple[object, ...]]) -> list[BuildRow]:
         with self._database.read() as connection:
             return [rows.read(BuildRow, row._mapping, f"build b{row.id}") for row in connection.execute(query)]
+
+
+def _is_wanting() -> sa.ColumnElement[bool]:
+    return builds.c.state.in_([state.value for state in WANTING])

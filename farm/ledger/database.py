@@ -84,10 +84,11 @@ class Database:
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(1262900306)"))  # "KFAR"
                     migrate.upgrade(connection)
                 return
-            with files.locked(self._file()):
-                with self.engine.connect() as connection:
-                    _raw(connection).execute("PRAGMA journal_mode=WAL")  # outside a transaction; the file remembers it
-                with self.write() as connection:
+            with files.locked(self._file()), self.engine.connect() as plain:
+                _raw(plain).execute("PRAGMA journal_mode=WAL")  # outside a transaction; the file remembers it
+                _raw(plain).execute("PRAGMA foreign_keys=OFF")  # a table that is made anew is gone for a moment
+                connection = plain.execution_options(farm_begin="IMMEDIATE")
+                with connection.begin():
                     migrate.upgrade(connection)
 
     def revision(self) -> str | None:

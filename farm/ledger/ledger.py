@@ -9,16 +9,20 @@ from pathlib import Path
 
 from farm.ledger.builds import Builds
 from farm.ledger.database import Clock, Database
+from farm.ledger.history import History
 from farm.ledger.runs import Runs
+from farm.ledger.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Builds and runs over one database."""
+    """Builds, runs and workers over one database."""
 
     database: Database
     runs: Runs
     builds: Builds
+    workers: Workers
+    history: History
 
 
 @contextmanager
@@ -27,6 +31,6 @@ def opened(address: Path | str, *, clock: Clock | None = None) -> Iterator[Ledge
     database = Database(address, clock=clock)
     try:
         database.migrate()
-        yield Ledger(database, Runs(database), Builds(database))
+        yield Ledger(database, Runs(database), Builds(database), Workers(database), History(database))
     finally:
         database.close()

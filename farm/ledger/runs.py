@@ -3,78 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
-from farm.ledger import rows, rules
+from farm.ledger import rules
 from farm.ledger.database import Database
+from farm.ledger.nouns import NOWHERE, AttemptRow, CacheRow, RunRow, Seat, attempt_of, cached_of, run_of
 from farm.ledger.rules import Lease, Outcome, Reason, RunStatus
 from farm.ledger.tables import attempts, cache, runs
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import RunState
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run as the ledger holds it. `action`, `payload` and `error` are JSON; times are seconds since 1970 UTC."""
-
-    status: RunStatus
-    execution_key: str
-    recipe_key: str
-    salt: str
-    action: str
-    stage: str
-    done: int
-    total: int
-    payload: str | None
-    error: str | None
-    created_at: float
-    started_at: float | None
-    ended_at: float | None
-
-    @property
-    def id(self) -> int:
-        """Number of the run; people see it as r<number>."""
-        return self.status.id
-
-    @property
-    def seconds(self) -> float | None:
-        """Time from the first taking to the end; None before the end."""
-        if self.started_at is None or self.ended_at is None:
-            return None
-        return self.ended_at - self.started_at
-
-    def failure(self) -> FarmError | None:
-        """The error of a failed run."""
-        return None if self.error is None else FarmError.from_json(json.loads(self.error))
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """One lease on a run, and how it ended; `max_rss_bytes` is the largest resident set of a compile that was done."""
-
-    run_id: int
-    fencing: int
-    worker: str
-    started_at: float
-    ended_at: float | None
-    outcome: Outcome | None
-    error: str | None
-    max_rss_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CacheRow:
-    """What an execution key gave: the payload's canonical JSON and the run that made it."""
-
-    execution_key: str
-    recipe_key: str
-    payload: str
-    run_id: int
-    recorded_at: float
 
 
 class Runs:
@@ -84,50 +25,80 @@ class Runs:
         self._database = database
 
     def submit(
-        self, *, execution_key: str, recipe_key: str, action: str, salt: str = "", max_attempts: int = 3
+        self,
+        *,
+        execution_key: str,
+        recipe_key: str,
+        action: str,
+        salt: str = "",
+        max_losses: int = 3,
+        target: str = "",
+        model_bytes: int = 0,
     ) -> tuple[RunRow, bool]:
         """The live run of a key, made when there is none; True in second place when it was there (the caller joins it).
 
-        A different `salt` asks for a run of its own of the same key, as an independent rebuild needs.
+        A different `salt` asks for a run of its own of the same key, as an independent rebuild needs. `target` and
+        `model_bytes` let later runs of the like be estimated. A live run whose end was asked for is wanted again.
         """
-        made = self._submit(execution_key, recipe_key, action, salt, max_attempts, unless_cached=False)
+        values = {
+            "execution_key": execution_key,
+            "recipe_key": recipe_key,
+            "action": action,
+            "salt": salt,
+            "max_losses": max_losses,
+            "target": target,
+            "model_bytes": model_bytes,
+        }
+        made = self._submit(values, unless_cached=False)
         assert made is not None
         return made
 
     def submit_unless_cached(
-        self, *, execution_key: str, recipe_key: str, action: str, max_attempts: int = 3
+        self,
+        *,
+        execution_key: str,
+        recipe_key: str,
+        action: str,
+        max_losses: int = 3,
+        target: str = "",
+        model_bytes: int = 0,
     ) -> tuple[RunRow, bool] | None:
         """As `submit`, but None when the cache holds the key by now: a run may have ended since the caller looked."""
-        return self._submit(execution_key, recipe_key, action, "", max_attempts, unless_cached=True)
-
-    def _submit(
-        self, execution_key: str, recipe_key: str, action: str, salt: str, max_attempts: int, *, unless_cached: bool
-    ) -> tuple[RunRow, bool] | None:
-        entry = sa.select(cache.c.run_id).where(cache.c.execution_key == execution_key)
         values = {
             "execution_key": execution_key,
             "recipe_key": recipe_key,
-            "salt": salt,
             "action": action,
-            "max_attempts": max_attempts,
+            "salt": "",
+            "max_losses": max_losses,
+            "target": target,
+            "model_bytes": model_bytes,
         }
+        return self._submit(values, unless_cached=True)
+
+    def _submit(self, values: Mapping[str, object], *, unless_cached: bool) -> tuple[RunRow, bool] | None:
+        key = values["execution_key"]
+        entry = sa.select(cache.c.run_id).where(cache.c.execution_key == key)
         while True:
             with self._database.write() as connection:
-                found = connection.execute(_live(execution_key, salt)).first()
+                found = connection.execute(_live(key).where(runs.c.salt == values["salt"]).with_for_update()).first()
                 if found is not None:
-                    return _run(found), True
+                    row = run_of(found)
+                    wanted = rules.want(row.status)
+                    if wanted != row.status:
+                        _save(connection, wanted)
+                    return replace(row, status=wanted), True
                 if unless_cached and connection.execute(entry).first() is not None:
                     return None
                 number = self._insert(connection, values)
             if number is not None:
                 return self.get(number), False
 
-    def _insert(self, connection: Connection, values: dict[str, object]) -> int | None:
+    def _insert(self, connection: Connection, values: Mapping[str, object]) -> int | None:
         """A new queued run; None when another process made one of the same key a moment before (PostgreSQL only)."""
         fresh = {
             "state": RunState.QUEUED.value,
             "reason": Reason.ASKED.value,
-            "attempts": 0,
+            "losses": 0,
             "fencing": 0,
             "stage": "",
             "done": 0,
@@ -141,53 +112,87 @@ class Runs:
         except sa.exc.IntegrityError:
             return None
 
-    def take(self, worker: str, *, lease_s: float, among: Sequence[int]) -> tuple[Lease, RunRow] | None:
+    def take(
+        self, worker: str, *, lease_s: float, among: Sequence[int], seat: Seat = NOWHERE
+    ) -> tuple[Lease, RunRow] | None:
         """Lease the oldest run `among` these ids that can be taken; None when there is none now.
 
-        Runs that wore out all their attempts are closed as failed on the way.
+        Runs that wore out all their workers, or whose end was asked for, are closed on the way.
         """
         with self._database.write() as connection:
             now = self._database.now(connection)
             query = runs.select().where(runs.c.id.in_(among), _is_live()).order_by(runs.c.id)
-            for row in [_run(item) for item in connection.execute(query.with_for_update(skip_locked=True))]:
+            for row in [run_of(item) for item in connection.execute(query.with_for_update(skip_locked=True))]:
                 if not rules.can_take(row.status, now, lease_s):
                     continue
-                if rules.expired(row.status, now, lease_s):
-                    _close_attempt(connection, row.status, Outcome.LEASE_EXPIRED, now)
                 taken = rules.take(row.status, worker, now, lease_s)
-                if taken.state is RunState.FAILED:
-                    self._exhausted(connection, taken, now)
+                _close_expired(connection, row.status, now, lease_s)
+                if taken.state.final:
+                    _close(connection, taken, now)
                     continue
-                return self._taken(connection, row, taken, now)
+                return self._taken(connection, row, taken, now, seat)
         return None
 
-    def _taken(self, connection: Connection, row: RunRow, taken: RunStatus, now: float) -> tuple[Lease, RunRow]:
+    def _taken(
+        self, connection: Connection, row: RunRow, taken: RunStatus, now: float, seat: Seat
+    ) -> tuple[Lease, RunRow]:
         assert taken.worker is not None and taken.lease_until is not None
         started = now if row.started_at is None else row.started_at
         _save(connection, taken, stage="", done=0, total=0, started_at=started)
-        connection.execute(
-            attempts.insert().values(run_id=taken.id, fencing=taken.fencing, worker=taken.worker, started_at=now)
-        )
+        attempt = {"run_id": taken.id, "fencing": taken.fencing, "worker": taken.worker, "started_at": now}
+        connection.execute(attempts.insert().values(**attempt, host=seat.host, runner=seat.runner, image=seat.image))
         lease = Lease(taken.id, taken.fencing, taken.worker, taken.lease_until)
-        return lease, _run(connection.execute(runs.select().where(runs.c.id == taken.id)).one())
+        return lease, run_of(connection.execute(runs.select().where(runs.c.id == taken.id)).one())
 
-    def _exhausted(self, connection: Connection, run: RunStatus, now: float) -> None:
-        error = FarmError(
-            Code.ATTEMPTS_EXHAUSTED,
-            f"run r{run.id} was given up",
-            f"its worker died {run.attempts} times",
-            f"See `farm logs r{run.id}`; check the machine's memory with `farm doctor`.",
-        )
-        _save(connection, run, ended_at=now, error=json.dumps(error.to_json(), sort_keys=True))
+    def takable(self, limit: int, *, lease_s: float, quiet_s: float = 0.0) -> list[tuple[int, str]]:
+        """Ids and execution keys of at most `limit` runs that can be taken and want a hint, oldest first.
+
+        They count as hinted from now on and are left out for `quiet_s` seconds. Runs whose worker fell silent and that
+        are worn out, or whose end was asked for, are closed on the way: no worker needs to be up for that.
+        """
+        found: list[tuple[int, str]] = []
+        with self._database.read() as connection:  # most of the time there is nothing, and no need to lock anyone out
+            now = self._database.now(connection)
+            query = _unhinted(now, quiet_s)
+            if not any(rules.can_take(run_of(row).status, now, lease_s) for row in connection.execute(query)):
+                return []
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            query = _unhinted(now, quiet_s).with_for_update(skip_locked=True)
+            for row in [run_of(item) for item in connection.execute(query)]:
+                if len(found) == limit:
+                    break
+                if not rules.can_take(row.status, now, lease_s):
+                    continue
+                outlook = rules.take(row.status, "", now, lease_s)
+                if outlook.state.final:
+                    _close_expired(connection, row.status, now, lease_s)
+                    _close(connection, outlook, now)
+                else:
+                    found.append((row.id, row.execution_key))
+            ids = [number for number, _key in found]
+            connection.execute(runs.update().where(runs.c.id.in_(ids)).values(hinted_at=now))
+        return found
+
+    def by_key(self, execution_key: str) -> list[RunRow]:
+        """The live runs of a key: one, and one more for each salt under which it was asked for."""
+        return self._query(_live(execution_key).order_by(runs.c.id))
+
+    def live(self) -> list[RunRow]:
+        """All runs that are queued or running, oldest first."""
+        return self._query(runs.select().where(_is_live()).order_by(runs.c.id))
 
     def beat(self, lease: Lease, *, lease_s: float, progress: tuple[str, int, int] | None = None) -> Lease:
-        """Prolong a lease, and record (stage, done, total) when given. Raises LEASE_LOST."""
+        """Prolong a lease, and record (stage, done, total) when given. Raises LEASE_LOST.
+
+        The lease that comes back tells whether the run is still wanted (`cancel_asked`).
+        """
         with self._database.write() as connection:
             now = self._database.now(connection)
             run = rules.beat(_locked(connection, lease.run_id).status, lease.fencing, now, lease_s)
             extra = {} if progress is None else dict(zip(("stage", "done", "total"), progress, strict=True))
             _save(connection, run, **extra)
-        return Lease(lease.run_id, lease.fencing, lease.worker, now + lease_s)
+        return replace(lease, until=now + lease_s, cancel_asked=run.cancel_asked)
 
     def finish(self, lease: Lease, payload: str, *, max_rss_bytes: int | None = None) -> RunRow:
         """Close a run as done and enter its payload into the execution cache, both or neither.
@@ -221,21 +226,49 @@ class Runs:
             _end(connection, run, Outcome.FAILED, self._database.now(connection), error)
 
     def release(self, lease: Lease) -> None:
-        """Give a run back to the queue, because the worker must stop. Raises LEASE_LOST."""
-        with self._database.write() as connection:
-            before = _locked(connection, lease.run_id).status
-            _save(connection, rules.release(before, lease.fencing))
-            _close_attempt(connection, before, Outcome.INTERRUPTED, self._database.now(connection))
+        """Give a run back, because its worker must stop or the run's end was asked for. Raises LEASE_LOST.
 
-    def cancel(self, ids: Sequence[int]) -> None:
-        """Cancel those of the runs that are queued."""
+        It is queued again, or cancelled where `cancel_asked`.
+        """
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            before = _locked(connection, lease.run_id).status
+            after = rules.release(before, lease.fencing)
+            outcome = Outcome.CANCELLED if after.state.final else Outcome.INTERRUPTED
+            _close_attempt(connection, before, outcome, now)
+            _close(connection, after, now)
+
+    def lose(self, lease: Lease, error: FarmError) -> None:
+        """Give a run back, because what it ran on was lost; it is tried again after a pause. Raises LEASE_LOST.
+
+        It is cancelled where `cancel_asked`, and given up after `max_losses`.
+        """
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            before = _locked(connection, lease.run_id).status
+            after = rules.lose(before, lease.fencing, now)
+            _close_attempt(connection, before, Outcome.LOST, now, error=_text(error))
+            _close(connection, after, now)
+
+    def keep_log(self, lease: Lease, digest: str) -> None:
+        """Record the digest of an attempt's whole log, now in the content store; a lease that is over will do."""
+        one = sa.and_(attempts.c.run_id == lease.run_id, attempts.c.fencing == lease.fencing)
+        with self._database.write() as connection:
+            connection.execute(attempts.update().where(one).values(log=digest))
+
+    def cancel(self, ids: Sequence[int], reason: Reason = Reason.CANCEL_ASKED) -> list[RunRow]:
+        """Ask for the end of runs: the queued ones end now, a running one when its worker sees it or falls silent.
+
+        The runs as they are then. Raises RUN_UNKNOWN.
+        """
         with self._database.write() as connection:
             now = self._database.now(connection)
             for number in sorted(ids):
                 before = _locked(connection, number).status
-                after = rules.cancel(before)
+                after = rules.cancel(before, reason)
                 if after != before:
-                    _save(connection, after, ended_at=now)
+                    _close(connection, after, now)
+        return self.select(ids)
 
     def get(self, number: int) -> RunRow:
         """One run; raises RUN_UNKNOWN."""
@@ -256,13 +289,13 @@ class Runs:
         """The attempts of a run in their order."""
         with self._database.read() as connection:
             query = attempts.select().where(attempts.c.run_id == number).order_by(attempts.c.fencing)
-            return [_attempt(row) for row in connection.execute(query)]
+            return [attempt_of(row) for row in connection.execute(query)]
 
     def cached(self, execution_key: str) -> CacheRow | None:
         """What the cache holds for a key."""
         with self._database.read() as connection:
             row = connection.execute(cache.select().where(cache.c.execution_key == execution_key)).first()
-        return None if row is None else rows.read(CacheRow, row._mapping, f"the cache entry {execution_key}")
+        return None if row is None else cached_of(row)
 
     def forget(self, execution_key: str) -> None:
         """Remove a key from the cache (its bytes are gone); the next build compiles it again."""
@@ -276,7 +309,7 @@ class Runs:
 
     def _query(self, query: sa.Select[tuple[object, ...]]) -> list[RunRow]:
         with self._database.read() as connection:
-            return [_run(row) for row in connection.execute(query)]
+            return [run_of(row) for row in connection.execute(query)]
 
 
 def unknown_run(number: int) -> FarmError:
@@ -285,8 +318,14 @@ def unknown_run(number: int) -> FarmError:
     return FarmError(Code.RUN_UNKNOWN, f"there is no run r{number}", "the ledger does not hold it", advice)
 
 
-def _live(execution_key: str, salt: str) -> sa.Select[tuple[object, ...]]:
-    return runs.select().where(runs.c.execution_key == execution_key, runs.c.salt == salt, _is_live())
+def _live(execution_key: object) -> sa.Select[tuple[object, ...]]:
+    return runs.select().where(runs.c.execution_key == execution_key, _is_live())
+
+
+def _unhinted(now: float, quiet_s: float) -> sa.Select[tuple[object, ...]]:
+    """Live runs without a hint in the last `quiet_s` seconds; one much later than now is from before a clock change."""
+    hinted = runs.c.hinted_at.between(now - quiet_s, now + quiet_s)
+    return runs.select().where(_is_live(), sa.or_(runs.c.hinted_at.is_(None), ~hinted)).order_by(runs.c.id)
 
 
 def _is_live() -> sa.ColumnElement[bool]:
@@ -297,7 +336,7 @@ def _locked(connection: Connection, number: int) -> RunRow:
     found = connection.execute(runs.select().where(runs.c.id == number).with_for_update()).first()
     if found is None:
         raise unknown_run(number)
-    return _run(found)
+    return run_of(found)
 
 
 def _save(connection: Connection, run: RunStatus, **extra: object) -> None:
@@ -305,22 +344,49 @@ def _save(connection: Connection, run: RunStatus, **extra: object) -> None:
         "state": run.state.value,
         "reason": run.reason.value,
         "fencing": run.fencing,
-        "attempts": run.attempts,
+        "losses": run.losses,
         "worker": run.worker,
         "lease_until": run.lease_until,
+        "not_before": run.not_before,
     }
     connection.execute(runs.update().where(runs.c.id == run.id).values(**values, **extra))
 
 
+def _close(connection: Connection, run: RunStatus, now: float) -> None:
+    """Save a run that may have ended without a result; one that was given up gets its error."""
+    if not run.state.final:
+        _save(connection, run)
+        return
+    given_up = {"error": _text(_exhausted(run))} if run.reason is Reason.ATTEMPTS_EXHAUSTED else {}
+    _save(connection, run, ended_at=now, **given_up)
+
+
+def _close_expired(connection: Connection, run: RunStatus, now: float, lease_s: float) -> None:
+    if rules.expired(run, now, lease_s):
+        _close_attempt(connection, run, Outcome.LEASE_EXPIRED, now)
+
+
 def _end(connection: Connection, run: RunStatus, outcome: Outcome, now: float, error: FarmError) -> None:
-    text = json.dumps(error.to_json(), sort_keys=True)
-    _save(connection, run, ended_at=now, error=text)
-    _close_attempt(connection, run, outcome, now, error=text)
+    _save(connection, run, ended_at=now, error=_text(error))
+    _close_attempt(connection, run, outcome, now, error=_text(error))
 
 
 def _close_attempt(connection: Connection, run: RunStatus, outcome: Outcome, now: float, **extra: object) -> None:
     one = sa.and_(attempts.c.run_id == run.id, attempts.c.fencing == run.fencing)
     connection.execute(attempts.update().where(one).values(ended_at=now, outcome=outcome.value, **extra))
+
+
+def _text(error: FarmError) -> str:
+    return json.dumps(error.to_json(), sort_keys=True)
+
+
+def _exhausted(run: RunStatus) -> FarmError:
+    return FarmError(
+        Code.ATTEMPTS_EXHAUSTED,
+        f"run r{run.id} was given up",
+        f"its worker, or what it ran on, was lost {run.losses} times",
+        f"See `farm logs r{run.id}`; check the machine's memory with `farm doctor`.",
+    )
 
 
 def _differs(row: RunRow, known: str, found: str) -> FarmError:
@@ -331,12 +397,3 @@ def _differs(row: RunRow, known: str, found: str) -> FarmError:
         "Keep both payloads and report it; `farm rebuild` shows where they differ.",
         detail={"execution_key": row.execution_key, "known": json.loads(known), "found": json.loads(found)},
     )
-
-
-def _run(row: Row[tuple[object, ...]]) -> RunRow:
-    values, name = row._mapping, f"run r{row.id}"
-    return rows.read(RunRow, {**values, "status": rows.read(RunStatus, values, name)}, name)
-
-
-def _attempt(row: Row[tuple[object, ...]]) -> AttemptRow:
-    return rows.read(AttemptRow, row._mapping, f"attempt {row.fencing} of run r{row.run_id}")

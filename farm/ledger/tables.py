@@ -23,7 +23,7 @@ from sqlalchemy import (
 from farm.ledger.rules import BuildState, Outcome, Reason
 from kernelfarm.nouns import RunState
 
-HEAD = "0001"
+HEAD = "0002"
 """Revision of the newest migration; a test compares it with Alembic's own answer."""
 
 metadata = MetaData(
@@ -54,11 +54,13 @@ runs = Table(
     Column("action", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("max_attempts", Integer, nullable=False),
+    Column("losses", Integer, nullable=False),
+    Column("max_losses", Integer, nullable=False),
     Column("fencing", Integer, nullable=False),
     Column("worker", Text),
     Column("lease_until", Double),
+    Column("not_before", Double),
+    Column("hinted_at", Double),
     Column("stage", Text, nullable=False),
     Column("done", Integer, nullable=False),
     Column("total", Integer, nullable=False),
@@ -67,10 +69,13 @@ runs = Table(
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("ended_at", Double),
+    Column("target", Text, nullable=False),
+    Column("model_bytes", BigInteger, nullable=False),
     one_of("state", RunState),
     one_of("reason", Reason),
     # Two builds of the same thing at once: the second finds the first's run instead of making its own.
     Index("ix_runs_live", "execution_key", "salt", unique=True, sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+    Index("ix_runs_past", "target", "model_bytes"),
 )
 
 attempts = Table(
@@ -84,6 +89,10 @@ attempts = Table(
     Column("outcome", Text),
     Column("error", Text),
     Column("max_rss_bytes", BigInteger),
+    Column("host", Text, nullable=False),
+    Column("runner", Text, nullable=False),
+    Column("image", Text),
+    Column("log", Text),
     one_of("outcome", Outcome),
 )
 
@@ -105,6 +114,7 @@ builds = Table(
     Column("state", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
+    Column("place", Text, nullable=False),
     one_of("state", BuildState),
 )
 
@@ -119,4 +129,17 @@ cells = Table(
     Column("run_id", Integer, ForeignKey("runs.id"), index=True),
     Column("cached", Boolean, nullable=False),
     Column("error", Text),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("runner", Text, nullable=False),
+    Column("image", Text),
+    Column("slots", Integer, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("draining", Boolean, nullable=False),
 )

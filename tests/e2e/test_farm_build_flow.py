@@ -27,7 +27,7 @@ TARGETS = ("x86-64-v3", "x86-64-v4")
 @pytest.fixture
 def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(build, "toolbox", lambda: farms.BOX)
+    monkeypatch.setattr(build, "toolbox", lambda *_: farms.BOX)
     with farms.session(tmp_path / "home") as made:
         keys.new(made.settings.home)
         yield made
@@ -143,8 +143,10 @@ def test_an_interrupted_build_lets_go_of_its_runs(farm: Session, marks: Marks, m
         del cells
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(FarmError) as caught:
         build.build(farm, order(model), tmp_path / "out", on_change=interrupt)
+    assert caught.value.code is Code.INTERRUPTED
+    assert "farm build --resume b1" in caught.value.next_step
     assert farm.ledger.builds.get(1).state is BuildState.INTERRUPTED
     states = [(row.status.state, row.status.reason) for row in farm.ledger.runs.select([1, 2])]
     assert states == [(RunState.CANCELLED, Reason.UNWANTED)] * 2
@@ -178,7 +180,7 @@ def test_a_run_that_another_build_waits_for_is_not_cancelled(farm: Session, mode
         farm.ledger.builds.add_cells(build._rows(other, cells[:1]))
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(FarmError):
         build.build(farm, order(model), tmp_path / "out", on_change=join_and_interrupt)
     found = [row.status.state for row in farm.ledger.runs.select([1, 2])]
     assert found == [RunState.QUEUED, RunState.CANCELLED]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from farm.ledger.ledger import opened
 from farm.ledger.rules import Lease, Reason
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import TRANSITIONS, RunState
-from tests.support import farms
-from tests.support.farms import Clock
+from tests.support.ledgers import Clock
 
 LEASE_S = 10.0
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
@@ -23,12 +25,15 @@ WORKERS = st.sampled_from(["w1", "w2", "w3"])
 class Leases(RuleBasedStateMachine):
     """The ledger beside the simplest possible notion of it: which lease of each run is the newest, and is it over."""
 
+    def __init__(self, address: Callable[[], Path | str]) -> None:
+        super().__init__()
+        self.address = address
+
     @initialize()
     def begin(self) -> None:
         self.stack = ExitStack()
-        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.clock = Clock()
-        self.ledger = self.stack.enter_context(farms.ledger(folder, self.clock))
+        self.ledger = self.stack.enter_context(opened(self.address(), clock=self.clock))
         self.leases: list[Lease] = []
         self.newest: dict[int, Lease] = {}
         self.states: dict[int, RunState] = {}
@@ -59,7 +64,22 @@ class Leases(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds
 
-    @rule(data=st.data(), what=st.sampled_from(["beat", "finish", "fail", "release"]))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        if not self.states:
+            return
+        number = data.draw(st.sampled_from(sorted(self.states)))
+        before = self.ledger.runs.get(number).status
+        after = self.ledger.runs.cancel([number])[0].status
+        assert after.state is (RunState.CANCELLED if before.state is RunState.QUEUED else before.state)
+        assert before.state.final or after.cancel_asked
+
+    @rule()
+    def hint(self) -> None:
+        for number, _key in self.ledger.runs.takable(9, lease_s=LEASE_S):
+            assert self.ledger.runs.get(number).status.state is not RunState.CANCELLED
+
+    @rule(data=st.data(), what=st.sampled_from(["beat", "finish", "fail", "release", "lose"]))
     def act(self, data: st.DataObject, what: str) -> None:
         if not self.leases:
             return
@@ -84,8 +104,12 @@ class Leases(RuleBasedStateMachine):
             self.results[row.execution_key] = "{}"
         elif what == "fail":
             self.ledger.runs.fail(lease, Reason.COMPILE_ERROR, FarmError(Code.COMPILE_FAILED, "no"))
-        else:
+        elif what == "release":
+            asked = self.ledger.runs.get(lease.run_id).status.cancel_asked
             self.ledger.runs.release(lease)
+            assert (self.ledger.runs.get(lease.run_id).status.state is RunState.CANCELLED) == asked
+        else:
+            self.ledger.runs.lose(lease, FarmError(Code.MACHINE_LACKS, "gone"))
 
     @invariant()
     def states_change_only_as_they_may(self) -> None:
@@ -111,5 +135,13 @@ class Leases(RuleBasedStateMachine):
             assert (self.ledger.runs.cached(key) is not None) == (key in self.results)
 
 
-TestLeases = Leases.TestCase
-TestLeases.settings = settings(max_examples=10, stateful_step_count=25, deadline=None, derandomize=True)
+def test_only_the_newest_lease_changes_a_run(ledger_address: Path | str, request: pytest.FixtureRequest) -> None:
+    with ExitStack() as stack:
+
+        def fresh() -> Path | str:
+            if isinstance(ledger_address, str):
+                return str(request.getfixturevalue("postgres_server").database())
+            return Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ledger.sqlite3"
+
+        quick = settings(max_examples=10, stateful_step_count=25, deadline=None, derandomize=True)
+        run_state_machine_as_test(lambda: Leases(fresh), settings=quick)  # type: ignore[no-untyped-call]

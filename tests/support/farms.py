@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from containers import result
-from containers.process import Limits, Progress
 from containers.result import Accepted
+from containers.runner import Limits, OnProgress, Progress, Runner, Tag
 from farm.actions import Job, Toolbox, job_of
 from farm.config import Config
 from farm.ledger.ledger import Ledger, opened
 from farm.scheduler import Session
-from farm.worker import Runner, Worker
+from farm.worker import Worker
 from kernelfarm import canonical, digest
 from kernelfarm.child import ChildResult
 from kernelfarm.nouns import Execution, Model, Options, TargetRef, ToolIdentity
@@ -37,31 +35,6 @@ BOX = Toolbox(
     abi_version=1,
     execution=Execution(image=None, builder_arch="x86_64", runner="process"),
 )
-
-
-@dataclass(slots=True)
-class Clock:
-    """Seconds since 1970 that move only when the test says so."""
-
-    now: float = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@contextmanager
-def ledger(folder: Path, clock: Callable[[], float] | None = None) -> Iterator[Ledger]:
-    """An empty ledger: a SQLite file, or the (emptied) database at FARM_TEST_LEDGER_URL."""
-    address = os.environ.get("FARM_TEST_LEDGER_URL")
-    if address:
-        engine = sa.create_engine(address)
-        with engine.begin() as connection:
-            found = sa.MetaData()
-            found.reflect(connection)
-            found.drop_all(connection)
-        engine.dispose()
-    with opened(address or folder / "ledger.sqlite3", clock=clock) as made:
-        yield made
 
 
 def settings(folder: Path, *, lease_s: float = 20.0) -> Config:
@@ -107,11 +80,39 @@ class Compiler:
     error: BaseException | None = None
     calls: list[Path] = field(default_factory=list)
     spoil: Callable[[Path], None] | None = None
+    name: str = "process"
+    sealed: bool = False
 
-    def __call__(self, scratch: Path, log: Path, tell: Callable[[Progress], None]) -> tuple[Accepted, ChildResult]:
+    def execution(self) -> Execution:
+        """As that of the runner `process`."""
+        return BOX.execution
+
+    def with_environment(self, extra: Mapping[str, str]) -> Compiler:
+        """It looks at no environment."""
+        del extra
+        return self
+
+    def sweep(self) -> int:
+        """Nothing to sweep."""
+        return 0
+
+    def compile_in(
+        self,
+        scratch: Path,
+        *,
+        log_path: Path | None = None,
+        limits: Limits | None = None,
+        on_progress: OnProgress | None = None,
+        objects: Path | None = None,
+        tag: Tag = Tag(),  # noqa: B008
+    ) -> tuple[Accepted, ChildResult]:
+        """A payload at once."""
+        del limits, objects, tag
         self.calls.append(scratch)
-        log.write_text("compiling\n")
-        tell(Progress("group", 1, 2, "g0"))
+        assert log_path is not None
+        log_path.write_text("compiling\n")
+        assert on_progress is not None
+        on_progress(Progress("group", 1, 2, "g0"))
         if self.error is not None:
             raise self.error
         out = scratch / "out"
@@ -137,7 +138,7 @@ def write_result(in_dir: Path, out: Path, *, salt: str = "") -> None:
 
 def worker(farm: Session, runner: Runner, *, name: str = "w1") -> Worker:
     """A worker inside the test's process."""
-    return Worker(name, farm.settings, farm.ledger, farm.store, runner, cores=2)
+    return Worker(name, farm.settings, farm.ledger.runs, farm.store, lambda _: runner, cores=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,10 @@ class Marks:
         """Process ids of all compiles that ever began, oldest first."""
         found = sorted(self.folder.glob("started-*"), key=lambda path: path.stat().st_mtime_ns)
         return [int(path.name.removeprefix("started-")) for path in found]
+
+    def starts(self) -> dict[str, int]:
+        """How often each cell (target and model) began."""
+        return dict(Counter(path.read_text() for path in self.folder.glob("started-*")))
 
     def go(self) -> None:
         """Let all compiles end."""

@@ -1,4 +1,7 @@
-"""A real build process with slow workers: `python slow_build.py HOME TARGET...`; prints the cells as JSON."""
+"""A real build process with slow workers: `python slow_build.py HOME TARGET...`; prints the cells as JSON.
+
+KF_MODELS is how many models it has, one without it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ from tests.support import farms  # noqa: E402
 
 
 def main() -> None:
-    """Compile the test model for each TARGET."""
+    """Compile the test models for each TARGET."""
     os.environ["FARM_HOME"] = sys.argv[1]
     with scheduler.session(config.load()) as opened:
         farm = replace(opened, worker=farms.SLOW_WORKER)
-        jobs = [farms.job(farm.store, on=name) for name in sys.argv[2:]]
+        models = [f"a model{number or ''}" for number in range(int(os.environ.get("KF_MODELS", "1")))]
+        jobs = [farms.job(farm.store, data=data.encode(), on=name) for data in models for name in sys.argv[2:]]
         cells = scheduler.compile_jobs(farm, jobs, workers=2)
     found = [
         {

@@ -1,11 +1,12 @@
 """A stand-in for the compiler's child: says that it began, waits for the file `go`, then writes a small valid payload.
 
-KF_MARKS is a folder: a file `started-<pid>` appears in it for each compile, `go` lets them all end, `mode` may name a
-misdeed.
+KF_MARKS is a folder: a file `started-<pid>` that names target and model appears in it for each compile, `go` lets them
+all end, `mode` may name a misdeed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -33,7 +34,8 @@ def refuse(out: Path) -> None:
 def main() -> None:
     """See above."""
     marks = Path(os.environ["KF_MARKS"])
-    (marks / f"started-{os.getpid()}").touch()
+    what = hashlib.sha256(Path(sys.argv[1], "model.onnx").read_bytes()).hexdigest()
+    (marks / f"started-{os.getpid()}").write_text(f"{target_of(Path(sys.argv[1]))} {what}")
     sys.stdout.write('{"done":1,"name":"g0","stage":"group","total":2}\n')
     sys.stdout.flush()
     mode = (marks / "mode").read_text() if (marks / "mode").exists() else ""

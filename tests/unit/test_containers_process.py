@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from containers import process
-from containers.process import Limits, Progress
+from containers import runner
+from containers.process import ProcessRunner
+from containers.runner import Limits, Progress
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError
 from tests.support import farms
@@ -36,7 +37,7 @@ def scratch(tmp_path: Path) -> Path:
 
 def run(scratch: Path, script: str, **options: Any) -> Any:
     program = (sys.executable, "-I", "-c", script)
-    return process.compile_in(scratch, **{"limits": SMALL, "program": program, **options})
+    return ProcessRunner(program=program).compile_in(scratch, **{"limits": SMALL, **options})
 
 
 def failure_of(scratch: Path, script: str, **options: Any) -> FarmError:
@@ -103,7 +104,7 @@ sys.exit(1)
     ],
 )
 def test_a_line_that_only_looks_like_progress_is_none(line: str) -> None:
-    assert process.parse_progress(line) is None
+    assert runner.parse_progress(line) is None
 
 
 def test_the_childs_own_error_is_raised(scratch: Path) -> None:

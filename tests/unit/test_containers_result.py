@@ -213,3 +213,29 @@ def test_an_error_file_behind_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/error.json").symlink_to(tmp_path / "elsewhere")
     assert result.read_error(tmp_path / "out") is None
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: os.link(folder / "weights.bin", folder.parent.parent / "another-name"),
+        lambda folder: (folder / "media-run").chmod(0o4755),
+        lambda folder: (folder / "media-run").chmod(0o2755),
+    ],
+    ids=["hard-link", "setuid", "setgid"],
+)
+def test_a_file_with_another_name_or_another_owners_rights_is_refused(
+    out: Path, spoil: Callable[[Path], object]
+) -> None:
+    spoil(out / "payload")
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED
+
+
+def test_of_a_flood_of_names_only_some_are_read(out: Path) -> None:
+    for number in range(1000):
+        (out / f"{number:04}").touch()
+    with pytest.raises(FarmError) as caught:
+        result.accept(out)
+    assert caught.value.code is Code.RESULT_REFUSED

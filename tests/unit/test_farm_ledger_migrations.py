@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -28,8 +30,8 @@ def test_head_is_alembics_newest_revision() -> None:
     assert ScriptDirectory.from_config(config).get_current_head() == tables.HEAD
 
 
-def test_migrations_make_exactly_the_tables_of_the_code(tmp_path: Path) -> None:
-    with opened(tmp_path / "ledger.sqlite3") as ledger, ledger.database.read() as connection:
+def test_migrations_make_exactly_the_tables_of_the_code(ledger_address: Path | str) -> None:
+    with opened(ledger_address) as ledger, ledger.database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
 
 
@@ -43,28 +45,77 @@ def test_migrations_make_exactly_the_tables_of_the_code(tmp_path: Path) -> None:
     ],
 )
 def test_the_checks_of_the_database_hold_exactly_the_members_of_the_code(
-    tmp_path: Path, table: str, column: str, kind: type[RunState]
+    ledger_address: Path | str, table: str, column: str, kind: type[RunState]
 ) -> None:
-    with opened(tmp_path / "ledger.sqlite3") as ledger, ledger.database.read() as connection:
+    with opened(ledger_address) as ledger, ledger.database.read() as connection:
         checks = {item["name"]: item["sqltext"] for item in sa.inspect(connection).get_check_constraints(table)}
-    words = {word.strip(" '") for word in checks[f"ck_{table}_{column}"].split("(")[1].rstrip(")").split(",")}
-    assert words == {member.value for member in kind}
+    assert set(re.findall("'([^']*)'", checks[f"ck_{table}_{column}"])) == {member.value for member in kind}
 
 
-def test_opening_twice_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite3"
-    with opened(path) as ledger:
+def test_a_ledger_of_the_first_revision_keeps_what_it_holds(ledger_address: Path | str) -> None:
+    # Given a ledger of the first revision: a build whose cells wait for a queued, a running and a worn-out run
+    database = Database(ledger_address)
+    with database.write() as connection:
+        command.upgrade(_alembic(connection), "0001")
+        columns = "id, execution_key, recipe_key, salt, action, state, reason, attempts, max_attempts, fencing, stage"
+        for values in (
+            "1, 'e1', 'r', '', '{}', 'queued', 'interrupted', 1, 3, 2, ''",
+            "2, 'e2', 'r', '', '{}', 'running', 'taken', 2, 3, 2, ''",
+            "3, 'e3', 'r', '', '{}', 'failed', 'attempts-exhausted', 3, 3, 3, ''",
+            "4, 'e4', 'r', '', '{}', 'done', 'compiled', 1, 3, 1, ''",
+        ):
+            connection.execute(
+                sa.text(f"INSERT INTO runs ({columns}, done, total, created_at) VALUES ({values}, 0, 0, 1)")
+            )
+        for table, values in (
+            ("attempts (run_id, fencing, worker, started_at)", "2, 2, 'w', 1"),
+            ("cache", "'e4', 'r', '{}', 4, 1"),
+            ("builds (id, request, state, created_at)", "1, '{}', 'running', 1"),
+            ("cells (build_id, position, model, target, run_id, cached)", "1, 0, 'm', 't', 1, false"),
+        ):
+            connection.execute(sa.text(f"INSERT INTO {table} VALUES ({values})"))
+    database.close()
+    # When this farm opens it
+    with opened(ledger_address) as ledger:
+        # Then every row is there, and only what was lost counts as lost
+        assert [(row.id, row.status.losses) for row in ledger.runs.select([1, 2, 3, 4])] == [
+            (1, 1),
+            (2, 1),
+            (3, 3),
+            (4, 0),
+        ]
+        assert ledger.runs.attempts(2)[0].worker == "w"
+        assert ledger.runs.cached("e4") is not None
+        assert ledger.builds.cells(1)[0].run_id == 1
+        # And the constraints hold still: one live run of a key, no cell of a run that is not there
+        with pytest.raises(FarmError), ledger.database.write() as connection:
+            connection.execute(sa.text("UPDATE runs SET execution_key = 'e1' WHERE id = 2"))
+        with pytest.raises(FarmError), ledger.database.write() as connection:
+            connection.execute(sa.text("UPDATE cells SET run_id = 99"))
+        if ledger.database.sqlite:
+            with ledger.database.read() as connection:
+                assert connection.execute(sa.text("PRAGMA foreign_key_check")).all() == []
+
+
+def _alembic(connection: sa.Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", "farm.ledger:migrations")
+    config.attributes["connection"] = connection
+    return config
+
+
+def test_opening_twice_changes_nothing(ledger_address: Path | str) -> None:
+    with opened(ledger_address) as ledger:
         number = ledger.builds.open({"models": []})
-    with opened(path) as ledger:
+    with opened(ledger_address) as ledger:
         assert ledger.builds.get(number).id == 1
 
 
-def test_ten_processes_may_make_the_ledger_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite3"
+def test_ten_processes_may_make_the_ledger_at_once(ledger_address: Path | str) -> None:
     numbers: list[int] = []
 
     def use() -> None:
-        with opened(path) as ledger:
+        with opened(ledger_address) as ledger:
             numbers.append(ledger.builds.open({}))
 
     threads = [threading.Thread(target=use) for _ in range(10)]

@@ -99,3 +99,19 @@ def test_a_missing_policy_is_wrong_usage(tmp_path: Path) -> None:
         policy.load(tmp_path / "absent.toml")
 
     assert caught.value.code is Code.POLICY_INVALID
+
+
+def test_the_policy_release_refuses_what_a_bare_process_compiled(bundle: Path) -> None:
+    release = policy.find(Path("release"))
+    report = verify_bundle(bundle, bundles.signer().public, policy=release, check_payload=bundles.no_check)
+
+    (error,) = report.errors
+    assert (error.code, report.status) == (Code.POLICY_REFUSED, Status.REFUSED)
+    assert release.builders == ("urn:kernel-farm:builder:bubblewrap:1", "urn:kernel-farm:builder:docker:1")
+
+
+def test_a_file_that_is_named_like_a_built_in_policy_needs_a_path(tmp_path: Path) -> None:
+    (tmp_path / "release").write_text('schema = "verify-policy/1"\nnames = ["cls"]\n')
+
+    assert policy.find(Path("release")) is policy.RELEASE
+    assert policy.find(tmp_path / "release").names == ("cls",)

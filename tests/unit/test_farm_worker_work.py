@@ -82,7 +82,8 @@ def test_external_data_cannot_take_the_place_of_the_request(farm: Session, tmp_p
     ("code", "reason"),
     [
         (Code.MODEL_INVALID, Reason.COMPILE_ERROR),
-        (Code.CHILD_TIMEOUT, Reason.LIMIT_EXCEEDED),
+        (Code.CHILD_TIMEOUT, Reason.TOTAL_TIMEOUT),
+        (Code.CHILD_SILENT, Reason.SILENCE_TIMEOUT),
         (Code.CHILD_MEMORY, Reason.LIMIT_EXCEEDED),
         (Code.CHILD_KILLED, Reason.CHILD_DIED),
         (Code.RESULT_REFUSED, Reason.RESULT_REFUSED),
@@ -138,7 +139,7 @@ def test_an_interrupted_worker_gives_the_run_back_and_leaves_nothing(farm: Sessi
     with pytest.raises(KeyboardInterrupt):
         farms.worker(farm, Compiler(error=KeyboardInterrupt())).work([number])
     row = farm.ledger.runs.get(number)
-    assert (row.status.state, row.status.reason, row.status.attempts) == (RunState.QUEUED, Reason.INTERRUPTED, 0)
+    assert (row.status.state, row.status.reason, row.status.losses) == (RunState.QUEUED, Reason.INTERRUPTED, 0)
     assert left_in(farm.settings.home.cache) == []
 
 
@@ -172,7 +173,7 @@ def test_the_heart_tells_when_the_lease_is_lost(farm: Session) -> None:
     lost = threading.Event()
     quick = farms.settings(farm.settings.home.root, lease_s=0.04)
     assert farm.ledger.runs.take("w2", lease_s=60.0, among=[number]) is not None
-    with Heart(farm.ledger, taken[0], quick, lost.set):
+    with Heart(farm.ledger.runs, taken[0], quick, lost.set):
         assert lost.wait(5.0)
 
 
@@ -182,7 +183,7 @@ def test_the_heart_keeps_the_lease_and_carries_progress(farm: Session) -> None:
     taken = farm.ledger.runs.take("w1", lease_s=0.2, among=[number])
     assert taken is not None
     begun = farm.ledger.runs.now()
-    with Heart(farm.ledger, taken[0], quick, lambda: None) as heart:
+    with Heart(farm.ledger.runs, taken[0], quick, lambda: None) as heart:
         heart.tell(farms.Progress("group", 3, 4, "g"))
         while farm.ledger.runs.now() < begun + 0.5:
             assert farm.ledger.runs.take("w2", lease_s=1.0, among=[number]) is None
@@ -216,6 +217,15 @@ def test_when_the_sources_change_during_a_compile_its_result_is_dropped(farm: Se
     replace(farms.worker(farm, Compiler()), recheck=recheck).work([number])
     assert farm.ledger.runs.get(number).status.reason is Reason.ENVIRONMENT
     assert farm.ledger.runs.cached(wanted.action.execution_key) is None
+
+
+@pytest.mark.parametrize("code", [Code.RUNNER_LOST, Code.RUNNER_UNAVAILABLE, Code.REGISTRY_UNREACHABLE])
+def test_a_run_whose_ground_was_lost_is_queued_again(farm: Session, code: Code) -> None:
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    assert farms.worker(farm, Compiler(error=FarmError(code, "gone"))).work([number]) == 1
+    status = farm.ledger.runs.get(number).status
+    assert (status.state, status.reason, status.losses) == (RunState.QUEUED, Reason.LOST, 1)
+    assert [item.outcome for item in farm.ledger.runs.attempts(number)] == [Outcome.LOST]
 
 
 def test_a_cache_entry_whose_bytes_are_gone_is_a_miss(farm: Session) -> None:

@@ -269,3 +269,19 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     with pytest.raises(FarmError):
         run_limited([tmp_path / "none"], env={}, cwd=tmp_path)
     assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_a_look_that_raises_ends_the_program(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    def look(launcher: int) -> None:
+        looked.append(launcher)
+        if len(looked) == 2:
+            raise LookupError
+
+    argv = [sys.executable, "-c", "import time; time.sleep(60)"]
+    began = time.monotonic()
+    with pytest.raises(LookupError):
+        child.run_limited(argv, env={}, cwd=tmp_path, on_look=look, look_s=0.05)
+    assert time.monotonic() - began < 30
+    assert looked[0] == looked[1]

@@ -223,3 +223,29 @@ def test_a_socket_works_however_long_its_path_is(tmp_path: Path, length: int) ->
         with connection:
             client.sendall(b"hello")
             assert connection.recv(5) == b"hello"
+
+
+def test_a_tree_of_any_depth_and_mode_is_removed(tmp_path: Path) -> None:
+    top = tmp_path / "tree"
+    top.mkdir()
+    handle = os.open(top, os.O_RDONLY)
+    for _ in range(1500):  # deeper than recursion, and than a path may be long
+        os.mkdir("d" * 20, dir_fd=handle)
+        inner = os.open("d" * 20, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=handle))
+    os.close(handle)
+    (top / "closed").mkdir(mode=0)
+    (top / "link").symlink_to(tmp_path)
+    (tmp_path / "kept").touch()
+    files.remove_tree(top)
+    assert names(tmp_path) == ["kept"]
+
+
+def test_a_temporary_is_owned_as_long_as_its_owner_lives(tmp_path: Path) -> None:
+    with files.temp_folder(tmp_path) as folder:
+        assert files.is_owned(folder)
+    assert not files.is_owned(folder)
+    (tmp_path / "nobodys").mkdir()
+    assert not files.is_owned(tmp_path / "nobodys")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 from kernelfarm import files
 from kernelfarm.digest import Digest, of_bytes
 from kernelfarm.errors import Code, FarmError, Status
-from kernelfarm.store import ContentStore
+from kernelfarm.store import ContentStore, Entry
 
 REPOSITORY = Path(__file__).parents[2]
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -192,7 +193,7 @@ DISK_FULL = """
 import os, sys
 from pathlib import Path
 from kernelfarm.errors import FarmError
-from kernelfarm.store import ContentStore
+from kernelfarm.store import ContentStore, Entry
 
 root = Path(sys.argv[1]) / "store"
 store = ContentStore(root)
@@ -221,7 +222,7 @@ import subprocess, sys
 from pathlib import Path
 from kernelfarm import files
 from kernelfarm.errors import FarmError
-from kernelfarm.store import ContentStore
+from kernelfarm.store import ContentStore, Entry
 
 root = Path(sys.argv[1])
 store = ContentStore(root / "store")
@@ -240,3 +241,31 @@ except FarmError as error:
 def test_a_read_only_store_can_be_read_and_says_so_when_written(tmp_path: Path) -> None:
     answer = in_a_small_file_system(tmp_path / "disk", READ_ONLY)
     assert answer.splitlines() == ["b'kept' True", "READ_ONLY 3"]
+
+
+def test_what_lies_in_the_store_and_since_when(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path / "store")
+    digest = store.put_bytes(b"abc")
+    os.utime(store.open_path(digest), (100.0, 100.0))
+    assert list(store.entries()) == [Entry(digest, 3, 100.0)]
+
+
+@pytest.mark.parametrize("again", ["bytes", "file"])
+def test_a_put_renews_the_time_of_what_is_there(tmp_path: Path, again: str) -> None:
+    store = ContentStore(tmp_path / "store")
+    digest = store.put_bytes(b"abc")
+    os.utime(store.open_path(digest), (100.0, 100.0))
+    (tmp_path / "file").write_bytes(b"abc")
+    _ = store.put_bytes(b"abc") if again == "bytes" else store.put_file(tmp_path / "file")
+    assert next(store.entries()).put_at > 1e9
+    assert not store.remove(digest, before=1e9)
+    assert store.has(digest)
+
+
+def test_an_old_blob_is_removed_and_a_missing_one_is_gone_already(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path / "store")
+    digest = store.put_bytes(b"abc")
+    os.utime(store.open_path(digest), (100.0, 100.0))
+    assert store.remove(digest, before=101.0)
+    assert not store.has(digest)
+    assert store.remove(digest, before=101.0)

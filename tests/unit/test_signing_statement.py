@@ -77,6 +77,30 @@ def test_an_unknown_security_mode_is_never_stated() -> None:
     assert caught.value.code is Code.INTERNAL
 
 
+@pytest.mark.parametrize(
+    "execution",
+    [
+        nouns.Execution("sha256:" + "1" * 64, "x86_64", "docker"),
+        nouns.Execution("sha256:" + "1" * 64, "x86_64", "process"),
+    ],
+)
+def test_a_security_mode_is_that_of_the_runner(execution: nouns.Execution) -> None:
+    with pytest.raises(FarmError):
+        dataclasses.replace(PROVENANCE, execution=execution).statement(PAYLOAD)
+
+
+@pytest.mark.parametrize("name", ["docker", "bubblewrap"])
+def test_a_sandbox_is_stated_with_its_image(name: str) -> None:
+    image = "sha256:" + "1" * 64
+    made = dataclasses.replace(PROVENANCE, execution=nouns.Execution(image, "x86_64", name), security_mode=name)
+    inner = made.statement(PAYLOAD).predicate["buildDefinition"]["internalParameters"]
+
+    assert (inner["securityMode"], inner["execution"]["image"]) == (f"{name}, sealed", image)
+    assert Provenance.from_statement(made.statement(PAYLOAD), "f") == made
+    with pytest.raises(FarmError):
+        dataclasses.replace(made, execution=nouns.Execution(None, "x86_64", name)).statement(PAYLOAD)
+
+
 def test_a_recipe_of_another_model_is_never_stated() -> None:
     other = nouns.Model("other", digest.of_bytes(b"other"), 5)
 

@@ -1,0 +1,144 @@
+"""What both sandboxes show a compile: the image's root read-only, /in and /farm/code read-only, /out, a small /tmp.
+
+Paths are the same in every sandbox, so that nothing of the host can reach an output.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from containers import process, runner, seccomp
+from containers.image import code
+from containers.runner import Limits
+from kernelfarm import canonical, files
+from kernelfarm import objects as object_files
+from kernelfarm.child import ChildResult
+from kernelfarm.digest import Digest
+from kernelfarm.errors import FarmError
+from kernelfarm.nouns import Execution
+
+USER = 65534
+"""User and group of a compile ("nobody"), where the farm's own user is root."""
+HOST_NAME = "builder"
+CODE = code.MOUNTED
+IN, OUT, TEMPORARY = "/in", "/out", "/tmp"
+OBJECTS = f"{IN}/{object_files.FOLDER}"
+_BYTECODE = {"PYTHONPYCACHEPREFIX": code.PREFIX, "PYTHONDONTWRITEBYTECODE": "1"}
+"""Byte code is read where it was made with the image; nothing could be written there."""
+_BEYOND_S = 30
+"""Seconds that the clock inside a sandbox runs longer than the runner's."""
+_OPEN_FILES = 4096
+_SIGNALLED = 128
+_SHELL = "/bin/sh"
+
+
+class Image(Protocol):
+    """What a runner needs of the pinned image: identity, Docker's archive, unpacked root, the Python inside."""
+
+    @property
+    def digest(self) -> Digest: ...
+    @property
+    def docker_id(self) -> str: ...
+    @property
+    def archive(self) -> Path: ...
+    @property
+    def rootfs(self) -> Path: ...
+    @property
+    def python(self) -> str: ...
+
+
+def execution(name: str, image: Image) -> Execution:
+    """What the execution key adds to the recipe."""
+    return Execution(image=image.digest, builder_arch=platform.machine(), runner=name)
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment inside."""
+    return {**process.clean_environment(TEMPORARY), "PYTHONPATH": CODE, **_BYTECODE, **extra}
+
+
+def prepare(scratch: Path, objects: Path | None) -> Path:
+    """The output folder, made for the user that a compile gets, and the mount point of its objects."""
+    out_dir = scratch / "out"
+    with files.coded("a compile could not be prepared", scratch):
+        out_dir.mkdir(mode=0o755)
+        if os.geteuid() == 0:
+            os.chown(out_dir, USER, USER)
+        if objects is not None:
+            (scratch / "in" / object_files.FOLDER).mkdir()
+    return out_dir
+
+
+def compiler(image: Image) -> tuple[str, ...]:
+    """The compiler's program inside, with its arguments."""
+    return (image.python, *runner.MODULE, "in", "out")
+
+
+def shell(image: Image, words: Sequence[str]) -> tuple[str, ...]:
+    """A person's program inside: their words, else the image's shell, else its Python."""
+    has_shell = (image.rootfs / _SHELL.lstrip("/")).is_file()
+    return tuple(words) or ((_SHELL,) if has_shell else (image.python, "-I"))
+
+
+def command(
+    image: Image,
+    program: Sequence[str],
+    limits: Limits,
+    *,
+    resources: Mapping[str, int],
+    silence_s: float = 0.0,
+    report: bool = True,
+) -> list[str]:
+    """What the sandbox starts: `_inside.py`, which starts `program`. `resources` are limits to be set inside.
+
+    With `silence_s` standard input must say something within every such span of seconds; `report` adds the line that
+    `peak_of` reads.
+    """
+    spec = {
+        "argv": list(program),
+        "limits": {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": _OPEN_FILES, **resources},
+        "filter": base64.b64encode(seccomp.program()).decode(),
+        "report": report,
+        "silence_s": silence_s,
+        "wall_s": limits.wall_s + _BEYOND_S,
+    }
+    return [
+        image.python,
+        "-I",
+        "-S",
+        "-X",
+        f"pycache_prefix={code.PREFIX}",
+        "-c",
+        _inside(),
+        json.dumps(spec, sort_keys=True),
+    ]
+
+
+@cache
+def _inside() -> str:
+    return Path(__file__).with_name("_inside.py").read_text(encoding="utf-8")
+
+
+def ended(status: int, *, timed_out: bool, max_rss_bytes: int) -> ChildResult:
+    """How a program ended whose sandbox ended with this status: 128 + N stands for signal N."""
+    if status > _SIGNALLED:
+        return ChildResult(None, status - _SIGNALLED, timed_out, max_rss_bytes)
+    return ChildResult(status, None, timed_out, max_rss_bytes)
+
+
+def peak_of(line: str) -> int | None:
+    """The largest resident set that `_inside.py` reports in a line, else None; a hostile compile may lie."""
+    if not line.startswith('{"max_rss_bytes":'):
+        return None
+    try:
+        value: Any = canonical.loads(line.encode("utf-8", "replace"), name="the end of a sandbox").get("max_rss_bytes")
+    except (FarmError, AttributeError):
+        return None
+    return value if type(value) is int and 0 <= value < 1 << 50 else None

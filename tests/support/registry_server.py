@@ -1,0 +1,88 @@
+"""A real registry of blobs (Debian's docker-registry), configured as `farm registry` does, on a private port."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from farm.gate import authority, registry
+from farm.gate.authority import Authority
+from farm.https import Peer
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.paths import Home
+from tests.support import services
+
+
+@dataclass(slots=True)
+class RegistryServer:
+    """The registry of a farm whose authority is `keys`."""
+
+    keys: Authority
+    folder: Path
+    url: str
+    _config: Path
+    _process: subprocess.Popen[bytes] | None = field(default=None)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        program = services.program("docker-registry", "docker-registry")
+        log = self.folder / "registry.log"
+        with log.open("ab") as stream:
+            self._process = subprocess.Popen([program, "serve", str(self._config)], stdout=stream, stderr=stream)
+        services.until(self._answers, "the registry", log)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def peer(self) -> Peer:
+        """The registry as the gate reaches it."""
+        return peer(self.url, self.keys)
+
+    def _answers(self) -> bool:
+        try:
+            with self.peer().ask("GET", "v2/") as answer:
+                return bool(answer.status_code == 401)
+        except FarmError:
+            return False
+
+
+def peer(url: str, keys: Authority) -> Peer:
+    """A registry as the gate with these certificates reaches it."""
+    return Peer(
+        url,
+        name=authority.REGISTRY,
+        authority=keys.ca.certificate,
+        identity=keys.gate.certificate,
+        key=keys.gate.key,
+        unreachable=Code.REGISTRY_UNREACHABLE,
+    )
+
+
+@contextmanager
+def running(home: Home, folder: Path, *, listen: str = "127.0.0.1") -> Iterator[RegistryServer]:
+    """The registry of the farm in `home`, its blobs in `folder`."""
+    keys = authority.ensure(home)
+    address = f"{listen}:{services.free_port()}"
+    config = registry.write_config(keys, listen=address, storage=folder / "blobs")
+    made = RegistryServer(keys, folder, f"https://{address}", config)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def registry_server(tmp_path: Path) -> Iterator[RegistryServer]:
+    """A registry for the farm in `tmp_path`/home."""
+    with running(Home(tmp_path / "home").create(), tmp_path) as made:
+        yield made

@@ -1,0 +1,133 @@
+"""`farm gc` removes what nobody needs, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from farm import gc
+from farm.gc import Rules, Swept
+from farm.scheduler import Session
+from kernelfarm import canonical
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import Payload
+from tests.support import farms
+
+NOW_ONLY = Rules(grace_s=3600.0)
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Session]:
+    with farms.session(tmp_path / "home") as made:
+        yield made
+
+
+def age(farm: Session, *digests: Digest, seconds: float = 7200.0) -> None:
+    for digest in digests:
+        path = farm.store.open_path(digest)
+        then = farm.ledger.runs.now() - seconds
+        os.utime(path, (then, then))
+
+
+def compiled(farm: Session, data: bytes) -> tuple[int, tuple[Digest, ...]]:
+    """A run that was done; its number, and the digests of its payload and its model."""
+    job = farms.job(farm.store, data=data)
+    number = farms.submit(farm.ledger, job)
+    farms.worker(farm, farms.Compiler()).work([number])
+    payload = canonical.decode(Payload, (farm.ledger.runs.get(number).payload or "").encode())
+    found = (*(entry.digest for entry in payload.files), job.model.digest)
+    age(farm, *found)
+    return number, found
+
+
+def test_what_the_cache_holds_stays_with_its_model(farm: Session) -> None:
+    _, needed = compiled(farm, b"a model")
+    junk = farm.store.put_bytes(b"junk")
+    age(farm, junk)
+    swept = gc.collect(farm, NOW_ONLY)
+    assert (swept.blobs, swept.bytes) == (1, 4)
+    assert not farm.store.has(junk)
+    assert all(farm.store.has(digest) for digest in needed)
+
+
+def test_what_was_stored_within_the_grace_stays(farm: Session) -> None:
+    junk = farm.store.put_bytes(b"junk")
+    age(farm, junk, seconds=3500.0)
+    assert gc.collect(farm, NOW_ONLY).blobs == 0
+    assert farm.store.has(junk)
+
+
+def test_what_is_stored_again_is_new(farm: Session) -> None:
+    junk = farm.store.put_bytes(b"junk")
+    age(farm, junk)
+    farm.store.put_bytes(b"junk")
+    assert gc.collect(farm, NOW_ONLY).blobs == 0
+
+
+def test_the_model_of_a_queued_run_stays(farm: Session) -> None:
+    job = farms.job(farm.store)
+    farms.submit(farm.ledger, job)
+    age(farm, job.model.digest)
+    assert gc.collect(farm, NOW_ONLY).blobs == 0
+
+
+def test_a_kept_log_stays(farm: Session) -> None:
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    taken = farm.ledger.runs.take("w", lease_s=9.0, among=[number])
+    assert taken is not None
+    log = farm.store.put_bytes(b"compiling")
+    age(farm, log)
+    farm.ledger.runs.keep_log(taken[0], log)
+    assert gc.collect(farm, NOW_ONLY).blobs == 0
+
+
+def test_forgotten_cache_entries_free_their_bytes_but_not_what_others_share(farm: Session) -> None:
+    number, needed = compiled(farm, b"a model")
+    assert gc.collect(farm, Rules(grace_s=3600.0, cache_s=3600.0)).cache_entries == 0
+    swept = gc.collect(farm, Rules(grace_s=3600.0, cache_s=0.0))
+    assert (swept.cache_entries, swept.kept_blobs) == (1, 0)
+    assert not any(farm.store.has(digest) for digest in needed)
+    row = farm.ledger.runs.get(number)
+    assert row.payload is not None  # the record outlives the bytes
+    assert farm.ledger.runs.cached(row.execution_key) is None
+
+
+def test_a_dry_run_says_the_same_and_removes_nothing(farm: Session) -> None:
+    _, needed = compiled(farm, b"a model")
+    rules = Rules(grace_s=3600.0, cache_s=0.0, logs_s=0.0)
+    sweeps: list[int] = []
+
+    def sweep() -> int:
+        sweeps.append(1)
+        return 2
+
+    asked = gc.collect(farm, rules, dry_run=True, sweep=sweep)
+    assert sweeps == []
+    assert all(farm.store.has(digest) for digest in needed)
+    done = gc.collect(farm, rules, sweep=sweep)
+    size = asked.bytes
+    assert asked == Swept(len(needed), size, 1, 1, 0, 0, 0)
+    assert done == Swept(len(needed), size, 1, 1, 2, 0, 0)
+
+
+def test_old_logs_go(farm: Session) -> None:
+    number, _ = compiled(farm, b"a model")
+    folder = farm.settings.home.logs / f"r{number}"
+    assert folder.is_dir()
+    assert gc.collect(farm, Rules(logs_s=3600.0)).logs == 0
+    assert gc.collect(farm, Rules(logs_s=0.0)).logs == 1
+    assert not folder.exists()
+
+
+def test_a_damaged_record_stops_it_before_anything_goes(farm: Session) -> None:
+    junk = farm.store.put_bytes(b"junk")
+    age(farm, junk)
+    farm.ledger.runs.submit(execution_key="e", recipe_key="r", action='{"odd":1}')
+    with pytest.raises(FarmError) as caught:
+        gc.collect(farm, NOW_ONLY)
+    assert caught.value.code is Code.SCHEMA_MISMATCH
+    assert farm.store.has(junk)
