@@ -37,8 +37,6 @@ from toolchains.emulator import Kind
 STATE = bar.FOLDER / "A2"
 TARGETS = target.names()
 MODELS = tuple(model.name for model in models.MODELS)
-SMALL = {"text-detection": "1x3x160x160", "face-detection": "1x3x160x160"}
-"""Shapes for emulators where they are not those of use."""
 REPEATS = 5
 
 
@@ -64,7 +62,7 @@ class Bench:
 
     def _build(self, name: str, targets: Sequence[str]) -> Any:
         words = [word for one in targets for word in ("-t", one)]
-        words += ["--shape", small_shape(name), "--name", name, "--out", str(STATE / "bundles")]
+        words += ["--shape", models.small_shape(name), "--name", name, "--out", str(STATE / "bundles")]
         return self.product.farm("build", models.fetch(name), *words).document
 
     @property
@@ -72,11 +70,6 @@ class Bench:
         """The product's settings for calls in this process; its workers read them from the environment."""
         os.environ["FARM_HOME"] = str(self.product.home)
         return config.load()
-
-
-def small_shape(name: str) -> str:
-    """The shape that a model is built at for this bar."""
-    return SMALL.get(name, models.find(name).shape)
 
 
 Measure = Callable[[Bench], Iterator[Line]]
@@ -98,7 +91,7 @@ def builds(bench: Bench) -> Iterator[Line]:
         failed = {cell["target"]: cell["error"]["what"] for cell in cells if cell["error"]}
         figure = f"{len(cells) - len(failed)} of {len(TARGETS)}"
         figure += f" (not {', '.join(sorted(failed))})" if failed else ""
-        yield Line(f"{name} {small_shape(name)} builds", figure, f"{len(TARGETS)} targets", not failed, failed)
+        yield Line(f"{name} {models.small_shape(name)} builds", figure, f"{len(TARGETS)} targets", not failed, failed)
 
 
 def numerics(bench: Bench) -> Iterator[Line]:
@@ -113,7 +106,7 @@ def pictures(bench: Bench) -> Iterator[Line]:
     """The same on an image such as a camera or a scanner makes, on the targets of this processor."""
     for name in MODELS:
         bundle, targets = bench.bundle(name)
-        height, width = (int(size) for size in small_shape(name).split("x")[2:])
+        height, width = (int(size) for size in models.small_shape(name).split("x")[2:])
         scene, page = photos.scene(1, height, width), (photos.page(1, height, width) / 255 - 0.5) / 0.5
         np.save(STATE / f"{name}.npy", np.asarray(scene if name == "face-detection" else page, np.float32))
         for one in targets:
@@ -187,7 +180,7 @@ def object_cache(bench: Bench) -> Iterator[Line]:
     for number, data in enumerate((models.fetch("text-direction").read_bytes(), model.SerializeToString())):
         path = STATE / "edited.onnx"
         path.write_bytes(data)
-        words = ("-t", TARGETS[-1], "--shape", small_shape("text-direction"), "--out", STATE / "edited")
+        words = ("-t", TARGETS[-1], "--shape", models.small_shape("text-direction"), "--out", STATE / "edited")
         built = bench.product.must("build", path, *words)
         logs = sorted((bench.product.home / "logs" / built["cells"][0]["run"]).glob("*.log"))
         lines = [json.loads(line) for line in logs[-1].read_text().splitlines() if line.startswith("{")]

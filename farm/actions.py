@@ -60,11 +60,16 @@ def toolbox(execution: Execution | None = None, identities: Mapping[str, Tool] |
     return Toolbox(
         compiler_source=compiler_source({name: room(name) for name in COMPILER_ROOMS}),
         runtime_source=runtime_build.source_digest(),
-        tools=tuple(ToolIdentity(name, tool.version, tool.digest) for name, tool in sorted(found.items())),
+        tools=identities_of(found),
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
         execution=execution or ProcessRunner().execution(),
     )
+
+
+def identities_of(found: Mapping[str, Tool]) -> tuple[ToolIdentity, ...]:
+    """The tools as a recipe names them, sorted."""
+    return tuple(ToolIdentity(name, tool.version, tool.digest) for name, tool in sorted(found.items()))
 
 
 def require_current(job: Job) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from farm import alive, bundle, cache, destination, models, runners, scheduler
+from farm import alive, apart, bundle, cache, destination, models, runners, scheduler
 from farm.actions import Toolbox, job_of, toolbox
 from farm.bundle import PayloadInput, WrittenBundle
 from farm.ledger import rows
-from farm.ledger.builds import BuildRow, CellRow
+from farm.ledger.builds import BuildRow
 from farm.ledger.nouns import RunRow
 from farm.ledger.rules import BuildState
 from farm.scheduler import Cell, OnChange, Session
@@ -91,13 +91,25 @@ def build(
     destination.check(out, needed_space(named.values(), len(wanted)))
     alive.bury(farm.ledger, farm.settings.home.run)
     with _recorded(farm, request(order, out, key), resume) as number:
-        cells = compile_order(farm, order, named, wanted, number=number, on_change=on_change, wait=wait)
-        if not wait:
-            farm.ledger.builds.detach(number)
-            return Built(number, tuple(cells), (), tuple(_distinct(cells)))
-        errors = _distinct(cells)
-        written, more = _write_bundles(farm, order, out, cells, key)
-        built = Built(number, tuple(cells), tuple(written), (*errors, *more))
+        builds = farm.ledger.builds
+        for _ in range(cache.TURNS):  # `farm gc` may remove bytes between two of our steps
+            cells = compile_order(
+                farm,
+                order,
+                named,
+                wanted,
+                on_begin=lambda cells: builds.add_cells(apart.rows_of(number, cells)),
+                on_change=on_change,
+                wait=wait,
+                still_wanted=lambda: builds.get(number).state is not BuildState.CANCELLED,
+            )
+            if not wait:
+                builds.detach(number)
+                return Built(number, tuple(cells), (), tuple(_distinct(cells)))
+            written, more = _write_bundles(farm, order, out, cells, key)
+            built = Built(number, tuple(cells), tuple(written), (*_distinct(cells), *more))
+            if all(error.code is not Code.STORE_MISSING for error in built.errors):
+                break
         farm.ledger.builds.close(number, BuildState.FAILED if built.errors else BuildState.DONE)
     return built
 
@@ -122,6 +134,9 @@ def resumed(row: BuildRow) -> tuple[Order, Path, str]:
     Raises `FarmError` LEDGER_CORRUPT, or USAGE for a build of a farm that did not keep enough.
     """
     kept = json.loads(row.request)
+    if apart.MARK in kept:
+        why = "it was begun by a check, a benchmark or the retry of a run"
+        raise FarmError(Code.USAGE, f"build b{row.id} cannot be resumed", why, "Give that command again.")
     if "out" not in kept:
         why = "an older farm began it and did not keep where its bundles belong"
         raise FarmError(Code.USAGE, f"build b{row.id} cannot be resumed", why, "Give the whole `farm build` again.")
@@ -141,11 +156,12 @@ def compile_order(
     named: dict[str, Path],
     wanted: Sequence[Target],
     *,
-    number: int | None = None,
+    on_begin: OnChange = scheduler.ignore,
     on_change: OnChange = scheduler.ignore,
     wait: bool = True,
+    still_wanted: Callable[[], bool] = lambda: True,
 ) -> list[Cell]:
-    """Compile without writing bundles; the cells by model and target, recorded under the build `number` if given."""
+    """Compile without writing bundles; the cells by model and target. `on_begin` and the others: see `compile_jobs`."""
     refused: list[Cell] = []
     jobs = []
     box: Toolbox | None = None
@@ -158,22 +174,15 @@ def compile_order(
         box = box or toolbox(order.execution, runners.tools_of(farm.settings.home, order.execution))
         jobs += [job_of(model, target, order.options, box) for target in wanted]
 
-    def begin(cells: Sequence[Cell]) -> None:
-        if number is not None:
-            farm.ledger.builds.add_cells(_rows(number, _ordered([*refused, *cells])))
-
-    def wanted_still() -> bool:
-        return number is None or farm.ledger.builds.get(number).state is not BuildState.CANCELLED
-
     done = scheduler.compile_jobs(
         farm,
         jobs,
         workers=slots(order),
         use_cache=order.use_cache,
-        on_begin=begin,
+        on_begin=lambda cells: on_begin(_ordered([*refused, *cells])),
         on_change=lambda cells: on_change(_ordered([*refused, *cells])),
         wait=wait,
-        wanted=wanted_still,
+        wanted=still_wanted,
     )
     return _ordered([*refused, *done])
 
@@ -327,22 +336,6 @@ def interrupted(row: BuildRow) -> FarmError:
         why = "what is compiled is in the cache, the rest was given back"
         advice = f"Go on with `{resume}`."
     return FarmError(Code.INTERRUPTED, f"build b{row.id} was interrupted", why, advice, {"build": f"b{row.id}"})
-
-
-def _rows(number: int, cells: Sequence[Cell]) -> list[CellRow]:
-    return [
-        CellRow(
-            build_id=number,
-            position=position,
-            model=cell.model,
-            target=cell.target,
-            execution_key=None if cell.job is None else cell.job.action.execution_key,
-            run_id=None if cell.run is None else cell.run.id,
-            cached=cell.cached is not None,
-            error=None if cell.error is None else json.dumps(cell.error.to_json(), sort_keys=True),
-        )
-        for position, cell in enumerate(cells)
-    ]
 
 
 def _ordered(cells: Iterable[Cell]) -> list[Cell]:

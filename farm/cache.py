@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from farm.ledger.nouns import CacheRow
 from farm.ledger.runs import Runs
@@ -10,6 +12,25 @@ from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload
 from kernelfarm.store import ContentStore
+
+T = TypeVar("T")
+
+TURNS = 3
+"""How often something is done before bytes that keep vanishing are an error."""
+
+
+def unless_swept(work: Callable[[int], T]) -> T:
+    """What `work` gives with the number of the turn, from 0; done again where the store lost bytes in its midst.
+
+    `farm gc` may remove what an entry named that it forgets; the next turn does not find the entry, and compiles.
+    """
+    for turn in range(TURNS - 1):
+        try:
+            return work(turn)
+        except FarmError as error:
+            if error.code is not Code.STORE_MISSING:
+                raise
+    return work(TURNS - 1)
 
 
 def lookup(runs: Runs, store: ContentStore, execution_key: str) -> tuple[Payload, CacheRow] | None:

@@ -60,6 +60,8 @@ def examine(home: Home | None = None, *, deep: bool = False) -> list[Finding]:
         "keys": lambda: keys(place.keys),
         "runners": lambda: runners(place),
         "broker": lambda: broker(os.environ.get("FARM_BROKER_URL")),
+        "registry": lambda: registry(place, os.environ.get("FARM_REGISTRY")),
+        "gate": lambda: gate(os.environ.get("FARM_GATE"), os.environ.get("FARM_IDENTITY")),
         "disk": lambda: [disk(place.root, _free(place.root))],
         "cpu": lambda: cpu(cpu_flags()),
     }
@@ -162,10 +164,11 @@ def ledger(home: Home) -> Finding:
         if revision is None:
             return Finding("ledger", Level.OK, "not made yet; the first build makes it")
         database.migrate()  # raises for tables of a newer farm
+        kind = database.describe()
     finally:
         database.close()
     migrated = "" if revision == HEAD else f", migrated from {revision}"
-    return Finding("ledger", Level.OK, f"revision {HEAD}{migrated}")
+    return Finding("ledger", Level.OK, f"{kind}, revision {HEAD}{migrated}")
 
 
 def keys(folder: Path) -> list[Finding]:
@@ -226,6 +229,41 @@ def broker(address: str | None) -> list[Finding]:
     if warnings:
         return [Finding("broker", Level.NOTE, warnings[0], "Set `appendonly yes` there.")]
     return [Finding("broker", Level.OK, said)]
+
+
+def registry(home: Home, address: str | None) -> list[Finding]:
+    """Whether the registry of FARM_REGISTRY is there and believes the gate's tokens; nothing to say without one."""
+    if not address:
+        return []
+    from farm.blobs import Repository
+    from farm.gate import authority, tokens
+    from farm.gate import registry as blob_registry
+    from kernelfarm import digest
+
+    keys = authority.of(home)
+    if not keys.ca.certificate.is_file():
+        said = "FARM_REGISTRY is set, and there are no certificates for a registry"
+        return [Finding("registry", Level.MISSING, said, "Make its configuration with them: farm registry")]
+    peer = blob_registry.peer(keys, address)
+    token = tokens.issue(keys, "doctor", {tokens.INPUTS: ("pull",)})
+    Repository(peer, tokens.INPUTS, lambda: token).has(digest.of_bytes(b""))
+    return [Finding("registry", Level.OK, f"the blob registry at {peer.url} answers and believes this farm's tokens")]
+
+
+def gate(address: str | None, identity: str | None) -> list[Finding]:
+    """Whether the gate of FARM_GATE knows this host, and its registry is in reach; nothing to say without one."""
+    if not address:
+        return []
+    if not identity:
+        advice = "Set FARM_IDENTITY to the file that `farm worker enrol` wrote for this host."
+        return [Finding("gate", Level.MISSING, "FARM_GATE is set without FARM_IDENTITY", advice)]
+    from farm.gate.client import Gate
+
+    found = Gate(address, Path(identity))
+    welcome = found.hello()
+    with found.registry(welcome.registry).ask("GET", "v2/"):  # without a token: any answer will do
+        pass
+    return [Finding("gate", Level.OK, f"the gate at {address} knows this host as {welcome.worker}")]
 
 
 def disk(root: Path, free: int) -> Finding:

@@ -1,8 +1,9 @@
 """Which bytes nobody needs any more, and their removal. Bundles that were written are whole and need nothing here.
 
 Needed are: what a cached payload consists of and the model that it was compiled from (for `farm rebuild`), the models
-of runs that are queued or running, logs that an attempt names, the packages that the image is built from. What was put
-within the grace stays in any case: its run may not be in the ledger yet. The ledger's records outlive the bytes.
+of runs that are queued or running, young logs, the packages that the image is built from, the image and the code that
+compiles are run with today. What was put within the grace stays in any case: its run may not be in the ledger yet. The
+ledger's records outlive the bytes.
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from containers.image import pins
+from containers import image
+from containers.image import code, pins
 from farm.actions import Job
 from farm.ledger.ledger import Ledger
 from farm.scheduler import Session
 from kernelfarm import canonical, files
 from kernelfarm.digest import Digest
-from kernelfarm.nouns import Payload
+from kernelfarm.nouns import Payload, RunState
 
 DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may go: blobs that nobody needs and that are older than `grace_s`, logs of runs that ended `logs_s` ago.
+    """What may go: blobs and images that nobody needs and that are older than `grace_s`, logs of runs that ended
+    `logs_s` ago, their copies in the content store with them.
 
     Cache entries that were recorded `cache_s` ago are forgotten before; None keeps all of them. Seconds.
     """
@@ -36,12 +39,17 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What went, or would go in a dry run; `kept_blobs` and `kept_bytes` are what the content store holds then."""
+    """What went, or would go in a dry run; `kept_blobs` and `kept_bytes` are what the content store holds then.
+
+    `images` counts folders of superseded images and code, `image_bytes` what lay in them.
+    """
 
     blobs: int
     bytes: int
     cache_entries: int
     logs: int
+    images: int
+    image_bytes: int
     sandboxes: int
     kept_blobs: int
     kept_bytes: int
@@ -56,7 +64,8 @@ def collect(farm: Session, rules: Rules, *, dry_run: bool = False, sweep: Callab
     stale = [] if rules.cache_s is None else farm.ledger.history.stale(now - rules.cache_s)
     forgotten = frozenset(stale)
     blobs = freed = kept_blobs = kept_bytes = 0
-    needed = needed_digests(farm.ledger, forgotten) | {pin.digest for pin in pins.load().packages}
+    needed = needed_digests(farm.ledger, forgotten, logs_since=now - rules.logs_s)
+    needed |= {pin.digest for pin in pins.load().packages}
     if not dry_run:
         for key in stale:
             farm.ledger.runs.forget(key)
@@ -67,15 +76,18 @@ def collect(farm: Session, rules: Rules, *, dry_run: bool = False, sweep: Callab
         else:
             kept_blobs, kept_bytes = kept_blobs + 1, kept_bytes + entry.size
     logs = _logs(farm, now - rules.logs_s, dry_run=dry_run)
+    images, image_bytes = _images(farm, now - rules.grace_s, dry_run=dry_run)
     sandboxes = 0
     if not dry_run:
         files.sweep(farm.settings.home.cache)
         sandboxes = sweep()
-    return Swept(blobs, freed, len(stale), logs, sandboxes, kept_blobs, kept_bytes)
+    return Swept(blobs, freed, len(stale), logs, images, image_bytes, sandboxes, kept_blobs, kept_bytes)
 
 
-def needed_digests(ledger: Ledger, forgotten: frozenset[str] = frozenset()) -> frozenset[Digest]:
+def needed_digests(ledger: Ledger, forgotten: frozenset[str], *, logs_since: float) -> frozenset[Digest]:
     """Digests of all blobs that something needs, where the cache entries of the keys `forgotten` are gone.
+
+    Logs are needed of runs that have not ended before `logs_since`, in seconds since 1970 UTC.
 
     Raises `FarmError` of class BAD for a record that is damaged: nothing may be removed then.
     """
@@ -88,7 +100,27 @@ def needed_digests(ledger: Ledger, forgotten: frozenset[str] = frozenset()) -> f
         if payload is not None:
             noun = canonical.decode(Payload, payload.encode(), name="a payload in the ledger")
             found |= {entry.digest for entry in noun.files}
-    return frozenset(found) | {Digest(log) for log in ledger.history.logs()}
+    return frozenset(found) | {Digest(log) for log in ledger.history.logs(logs_since)}
+
+
+def _images(farm: Session, before: float, *, dry_run: bool) -> tuple[int, int]:
+    """Remove superseded images and code made before a time; how many, and how many bytes lay in them.
+
+    Nothing goes while any run is compiled: it may be in one of them.
+    """
+    home, live = farm.settings.home, farm.ledger.runs.live()
+    if not (home.root / "image").is_dir() or any(run.status.state is RunState.RUNNING for run in live):
+        return 0, 0
+    count = size = 0
+    for folder in (*image.superseded(home), *code.superseded(home)):
+        with files.coded("old images could not be removed", folder):
+            if folder.is_symlink() or folder.stat().st_mtime >= before:  # a link is somebody else's doing
+                continue
+            size += sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+            count += 1
+            if not dry_run:
+                files.remove_tree(folder)
+    return count, size
 
 
 def _logs(farm: Session, before: float, *, dry_run: bool) -> int:

@@ -81,7 +81,7 @@ class Hints:
 
     def __init__(self, farm: Session, runs: Sequence[int]) -> None:
         self.runs = runs
-        self.trouble: FarmError | None = None
+        self.trouble = ""
         self._ledger = farm.ledger
         self._settings = farm.settings
         assert farm.settings.broker is not None
@@ -102,9 +102,11 @@ class Hints:
             return
         try:
             once(self._ledger, self._broker, self._settings)
-            self.trouble = None
+            if self.trouble:  # there may have been nothing to send
+                self._broker.check()
+            self.trouble = ""
         except FarmError as error:
             if error.code is not Code.BROKER_UNAVAILABLE:
                 raise
-            self.trouble = error
+            self.trouble = error.what
         self._next = time.monotonic() + self._settings.reconcile_s

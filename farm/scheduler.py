@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from farm import cache
+from farm import cache, runners
 from farm.actions import Job
 from farm.config import Config
 from farm.ledger import rules
@@ -52,7 +52,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One job of a build, as it stands: from the cache, or waiting for a run, or failed before it had one."""
+    """One job of a build, as it stands: from the cache, or waiting for a run, or failed before it had one.
+
+    `trouble` says what is wrong with the way to the workers while its run is queued; empty when nothing is.
+    """
 
     model: str
     target: str
@@ -61,6 +64,7 @@ class Cell:
     run: RunRow | None = None
     payload: Payload | None = None
     error: FarmError | None = None
+    trouble: str = ""
 
     @property
     def state(self) -> RunState:
@@ -109,8 +113,12 @@ def compile_jobs(
     goes through. With a broker in the settings no worker is started: hints bring the runs to workers that are up;
     without `wait` the cells come back once the hints are sent. What is left ends in INTERRUPTED when `wanted` says no.
     """
-    cells = [_begin(farm, job, use_cache=use_cache) for job in jobs]
-    on_begin(cells)
+    cells: list[Cell] = []
+    try:
+        for job in jobs:
+            cells.append(_begin(farm, job, use_cache=use_cache))
+    finally:  # broken off, too, somebody must know which runs were asked for
+        on_begin(cells)
     on_change(cells)
     waiting = sorted({cell.run.id for cell in cells if cell.run is not None})
     if waiting:
@@ -162,7 +170,7 @@ def _wait(
     runs = farm.ledger.runs
     while True:
         rows = {row.id: row for row in runs.select(crew.runs)}
-        seen = [replace(cell, run=rows[cell.run.id]) if cell.run is not None else cell for cell in cells]
+        seen = [_seen(cell, rows[cell.run.id], crew.trouble) if cell.run is not None else cell for cell in cells]
         if seen != cells:
             cells = seen
             on_change(cells)
@@ -171,6 +179,10 @@ def _wait(
             return cells
         crew.tend(statuses, runs.now())
         time.sleep(farm.settings.poll_s)
+
+
+def _seen(cell: Cell, run: RunRow, trouble: str) -> Cell:
+    return replace(cell, run=run, trouble=trouble if run.status.state is RunState.QUEUED else "")
 
 
 def _settle(cell: Cell) -> Cell:
@@ -194,6 +206,8 @@ class _Hand:
 class _Crew:
     """The worker processes of one build. They end with the block, however it ends."""
 
+    trouble = ""
+
     def __init__(self, settings: Config, argv: Sequence[str], runs: Sequence[int], limit: int) -> None:
         self.runs = runs
         self._settings = settings
@@ -215,6 +229,7 @@ class _Crew:
             except subprocess.TimeoutExpired:
                 hand.process.kill()
                 hand.process.wait()
+                runners.sweep(self._settings.home)
         files.sweep(self._settings.home.cache)  # what killed workers left
 
     def tend(self, statuses: Sequence[rules.RunStatus], now: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from farm import build, cache, cases, models, native, runners, scheduler
+from farm import apart, build, cache, cases, models, native, runners, scheduler
 from farm.build import Order
 from farm.cases import TensorSpec
 from farm.config import Config
@@ -102,16 +102,20 @@ def compiled(
         execution = runners.choose(settings.home).runner.execution()
         order = Order((path,), (target_name,), options, workers=1, execution=execution)
         named = {name or build.default_name(path): path}
-        (cell,) = build.compile_order(farm, order, named, [wanted], on_change=on_change)
-        if cell.error is not None or cell.payload is None or cell.job is None:
-            raise cell.error or FarmError(Code.INTERNAL, "a finished compile has no payload")
-        model = cell.job.model
-        folder = cache.materialise(cell.payload, farm.store, work / "payload")
-        unpacked = _unpack_model(model, farm.store, work / "model")
-        ready = native.prepare(folder, target_name, work / "layout")
-        yield Subject(
-            model.name, target_name, cell.payload.digest, cell.cached is not None, unpacked, ready, _config(folder)
-        )
+
+        def ready(turn: int) -> Subject:
+            with apart.wanting(farm, {"models": [str(path.absolute())], "targets": [target_name]}) as begin:
+                (cell,) = build.compile_order(farm, order, named, [wanted], on_begin=begin, on_change=on_change)
+            if cell.error is not None or cell.payload is None or cell.job is None:
+                raise cell.error or FarmError(Code.INTERNAL, "a finished compile has no payload")
+            place = work / str(turn)
+            folder = cache.materialise(cell.payload, farm.store, place / "payload")
+            unpacked = _unpack_model(cell.job.model, farm.store, place / "model")
+            runnable = native.prepare(folder, target_name, place / "layout")
+            name, digest_of_it, cached = cell.model, cell.payload.digest, cell.cached is not None
+            return Subject(name, target_name, digest_of_it, cached, unpacked, runnable, _config(folder))
+
+        yield cache.unless_swept(ready)
 
 
 @contextlib.contextmanager

@@ -27,9 +27,7 @@ class Variation(Enum):
 
 
 ALL = tuple(Variation)
-BY_ENVIRONMENT = frozenset(
-    (Variation.TIME_ZONE, Variation.LOCALE, Variation.HOME, Variation.HASH_SEED, Variation.CPU)
-)
+BY_ENVIRONMENT = frozenset((Variation.TIME_ZONE, Variation.LOCALE, Variation.HOME, Variation.HASH_SEED, Variation.CPU))
 """Those that environment variables bring about, also inside a sandbox."""
 DIRECTORY_NAME = "an other place, ünïcode 目录"
 _HWCAPS = (

@@ -30,9 +30,10 @@ from farm.heart import Heart
 from farm.ledger.ledger import opened
 from farm.ledger.nouns import Seat
 from farm.ledger.rules import Lease, Reason
+from farm.logs import keeping, log_path
 from farm.objects import ObjectCache
 from farm.payload import payload_digest
-from farm.worker_runs import Surround, TakenRun, WorkerRuns, at_home
+from farm.worker_runs import Surround, TakenRun, WorkerRuns
 from kernelfarm import canonical, files, objects
 from kernelfarm.child import ChildResult
 from kernelfarm.errors import Code, FarmError, Status
@@ -87,8 +88,8 @@ class Worker:
     """One worker: its name is unique among all that ever used the ledger; `cores` is what a compile may use.
 
     `interrupt` is called from another thread when the lease is lost, to end the compile at once. `recheck` is called
-    with the job before and after its compile and raises when the job's keys are not true any more. `surround` is for a
-    worker elsewhere.
+    with the job before and after its compile and raises when the job's keys are not true any more. `surround` brings
+    inputs in and logs out: `farm.logs.keeping`, or that of a worker elsewhere.
     """
 
     name: str
@@ -96,10 +97,10 @@ class Worker:
     runs: WorkerRuns
     store: ContentStore
     runner_of: RunnerOf
+    surround: Surround
     cores: int
     interrupt: Callable[[], None] = lambda: None
     recheck: Callable[[Job], None] = trust
-    surround: Surround = at_home
 
     def work(self, runs: Sequence[int]) -> int:
         """Take and compile these runs until none of them can be taken; returns how many it took.
@@ -191,11 +192,6 @@ def reason_of(error: FarmError) -> Reason:
     return _REASONS.get(error.code, fallback)
 
 
-def log_path(logs: Path, run: int, fencing: int) -> Path:
-    """The log of one attempt."""
-    return logs / f"r{run}" / f"{fencing}.log"
-
-
 def prepare(folder: Path, job: Job, store: ContentStore, cores: int) -> None:
     """Fill a compile's input folder from the store, every byte verified."""
     request = {
@@ -253,7 +249,8 @@ def run_process(arguments: Sequence[str] | None = None, *, runner: Runner | None
             interrupt = partial(signal.pthread_kill, main_thread, signal.SIGUSR1)
             work: RunnerOf = partial(runners.of, settings.home) if runner is None else lambda _: runner
             recheck = require_current if runner is None else trust
-            Worker(options.name, settings, ledger.runs, store, work, options.cores, interrupt, recheck).work(runs)
+            keep = keeping(ledger.runs, store, settings.home.logs)
+            Worker(options.name, settings, ledger.runs, store, work, keep, options.cores, interrupt, recheck).work(runs)
     except FarmError as error:
         sys.stderr.write(f"{error}\n")
         return int(error.status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -41,15 +41,7 @@ class WorkerRuns(Protocol):
 
     def lose(self, lease: Lease, error: FarmError) -> None: ...
 
-    def keep_log(self, lease: Lease, digest: str) -> None: ...
-
 
 Surround = Callable[[Lease, Job, Path], AbstractContextManager[None]]
 """What goes on around a compile, under the heart: (lease, job, log file) -> a block that brings the job's bytes into
-the store on entry."""
-
-
-def at_home(lease: Lease, job: Job, log: Path) -> AbstractContextManager[None]:
-    """A `Surround` for a worker that shares the farm's disk: all is there."""
-    del lease, job, log
-    return nullcontext()
+the store on entry, where they are not, and the log to where it is kept."""

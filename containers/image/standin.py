@@ -61,9 +61,10 @@ def make(soname: str, names: Names, zig: Path) -> bytes:
         raise FarmError(Code.PINS_INVALID, f"{soname} cannot have a stand-in", f"it would give {odd[0]!r}")
     labels = "".join(f".globl {name}\n.type {name}, @function\n{name}:\n" for name in every)
     source = f'.text\n.p2align 4\n{labels}ud2\n.section .note.GNU-stack,"",@progbits\n'
-    script = "".join(
-        f"{version or ''} {{ global: {' '.join(f'{name};' for name in sorted(group))} }};\n"
+    script = "".join(  # a name without a version needs no line
+        f"{version} {{ global: {' '.join(f'{name};' for name in sorted(group))} }};\n"
         for version, group in sorted(names.items())
+        if version
     )
     with tempfile.TemporaryDirectory(prefix="farm-stand-in-") as name:
         folder = Path(name)
@@ -73,6 +74,6 @@ def make(soname: str, names: Names, zig: Path) -> bytes:
         compile_ = [str(zig), "clang", "-target", _TRIPLE, "-c", "a.s", "-o", "a.o"]
         run_tool(compile_, cwd=folder, timeout_s=60, what=what)
         link = [str(zig), "ld.lld", "-shared", "-s", "--threads=1", "--hash-style=gnu", f"-soname={soname}"]
-        link += ["-z", "noexecstack", "--version-script=a.map", "a.o", "-o", "out"]
+        link += ["-z", "noexecstack", *(["--version-script=a.map"] if script else []), "a.o", "-o", "out"]
         run_tool(link, cwd=folder, timeout_s=60, what=what)
         return (folder / "out").read_bytes()

@@ -28,7 +28,10 @@ _DAYS = click.FloatRange(0, 36_500)
 @click.option("--cache-days", type=_DAYS, help="Forget cache entries that are older; all are kept otherwise.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(dry_run: bool, grace_days: float, log_days: float, cache_days: float | None, as_json: bool) -> None:
-    """Remove stored content that no cache entry, build or run needs, old logs, and what dead workers left."""
+    """Remove stored content that no cache entry, build or run needs, old logs and images, and what dead workers left.
+
+    Nothing is lost to a build that is under way: what it finds gone it compiles again.
+    """
     from farm import config, gc, runners, scheduler
 
     rules = gc.Rules(
@@ -45,6 +48,7 @@ def command(dry_run: bool, grace_days: float, log_days: float, cache_days: float
     verb = "would remove" if dry_run else "removed"
     click.echo(
         f"{verb} {swept.blobs} blobs ({output.size(swept.bytes)}), {swept.cache_entries} cache entries, "
-        f"logs of {swept.logs} runs, {swept.sandboxes} sandboxes"
+        f"logs of {swept.logs} runs, {swept.images} old images and code folders ({output.size(swept.image_bytes)}), "
+        f"{swept.sandboxes} sandboxes"
     )
     click.echo(f"kept {swept.kept_blobs} blobs ({output.size(swept.kept_bytes)})")

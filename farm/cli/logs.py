@@ -52,9 +52,10 @@ def command(name: str, follow: bool, as_json: bool) -> None:
             output.print_json({"schema": "logs/1", "runs": files})
             return
         for run in runs:
-            _show(ledger, logs, run, follow=follow, title=len(runs) > 1)
-            if not log_files(logs, run):
-                _show_kept(ledger, ContentStore(settings.home.store), run)
+            if len(runs) > 1:
+                click.echo(f"== r{run}")
+            _show_kept(ledger, ContentStore(settings.home.store), logs, run)
+            _show(ledger, logs, run, follow=follow)
 
 
 def _runs(ledger: Ledger, kind: str, number: int) -> list[int]:
@@ -73,7 +74,7 @@ def log_files(logs: Path, run: int) -> list[Path]:
     return sorted((logs / f"r{run}").glob("*.log"), key=lambda path: int(path.stem) if path.stem.isdecimal() else 0)
 
 
-def _show(ledger: Ledger, logs: Path, run: int, *, follow: bool, title: bool) -> None:
+def _show(ledger: Ledger, logs: Path, run: int, *, follow: bool) -> None:
     tell = _Teller()
 
     def live() -> bool:
@@ -83,18 +84,22 @@ def _show(ledger: Ledger, logs: Path, run: int, *, follow: bool, title: bool) ->
         tell(row, ledger)
         return not row.status.state.final
 
-    if title:
-        click.echo(f"== r{run}")
     for data in read(lambda: log_files(logs, run), live):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
-def _show_kept(ledger: Ledger, store: ContentStore, run: int) -> None:
-    """The logs of a run whose files are gone, from the content store."""
+def _show_kept(ledger: Ledger, store: ContentStore, logs: Path, run: int) -> None:
+    """The logs of attempts whose files are gone, from the content store."""
     for attempt in ledger.runs.attempts(run):
-        if attempt.log is not None:
+        if attempt.log is None or (logs / f"r{run}" / f"{attempt.fencing}.log").is_file():
+            continue
+        try:
             sys.stdout.buffer.write(store.get_bytes(digest.parse(attempt.log)))
+        except FarmError as error:
+            if error.code is not Code.STORE_MISSING:
+                raise
+            click.echo(f"the log of attempt {attempt.fencing} was removed by `farm gc`", err=True)
     sys.stdout.buffer.flush()
 
 

@@ -78,15 +78,23 @@ def describe(cell: Cell, seen: Seen) -> str:
         return f"{run.stage} {run.done}/{run.total}"
     if cell.state is RunState.DONE and run.seconds is not None:
         return f"done in {run.seconds:.1f} s"
-    why = seen.waiting.get(run.id)
-    return _WORDS[cell.state] if why is None else f"{_WORDS[cell.state]}: {why.describe()}"
+    why = _why(cell, seen)
+    return f"{_WORDS[cell.state]}: {why}" if why else _WORDS[cell.state]
+
+
+def _why(cell: Cell, seen: Seen) -> str:
+    """Why a cell waits; empty when nobody knows, or when it does not wait."""
+    if cell.trouble or cell.run is None:
+        return cell.trouble
+    found = seen.waiting.get(cell.run.id)
+    return "" if found is None else found.describe()
 
 
 def summary(cells: Sequence[Cell], seen: Seen) -> str:
     """The whole build in a line: "8 of 24 done, 2 compiling, 14 waiting (no worker is up), about 3 min left"."""
     counts = {state: sum(cell.state is state for cell in cells) for state in RunState}
     parts = [f"{counts[RunState.DONE]} of {len(cells)} done"]
-    reasons = sorted({why.describe() for why in seen.waiting.values()})
+    reasons = sorted({why for cell in cells if (why := _why(cell, seen))})
     for state in (RunState.RUNNING, RunState.QUEUED, RunState.FAILED, RunState.CANCELLED):
         if counts[state]:
             why = f" ({reasons[0]})" if state is RunState.QUEUED and len(reasons) == 1 else ""
@@ -97,18 +105,26 @@ def summary(cells: Sequence[Cell], seen: Seen) -> str:
 
 
 class Lines:
-    """A line when a cell changes its state; the groups in between would fill a log. And how long it takes, once."""
+    """A line when a cell changes its state; the groups in between would fill a log. And how long it takes, once.
+
+    A trouble on the way to the workers is a line for all cells that wait, and its end another.
+    """
 
     def __init__(self, look: Look, headline: str = "") -> None:
         self._look = look
         self._headline = headline
         self._said: dict[tuple[str, str], RunState] = {}
         self._estimated = False
+        self._trouble = ""
 
     def __call__(self, cells: Sequence[Cell]) -> None:
         if self._headline:
             click.echo(self._headline, err=True)
             self._headline = ""
+        trouble = next((cell.trouble for cell in cells if cell.trouble), "")
+        if trouble != self._trouble:
+            click.echo(f"waiting: {trouble}" if trouble else "going on", err=True)
+            self._trouble = trouble
         changed = [cell for cell in cells if self._said.get((cell.model, cell.target)) is not cell.state]
         seen = _seen(self._look, cells) if changed else Seen()
         for cell in changed:

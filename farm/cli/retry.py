@@ -55,29 +55,21 @@ def command(name: str, broker: str | None, as_json: bool) -> int:
 
 def again(farm: Session, number: int, *, quiet: bool) -> Cell:
     """Compile the job of a run unless the cache holds what it gives; the cell. Raises `FarmError` RUN_UNKNOWN."""
-    from farm import scheduler
+    from farm import apart, scheduler
     from farm.actions import Job
     from farm.cli import progress
-    from farm.ledger.rules import Reason
     from farm.outlook import Outlook
     from kernelfarm import canonical
 
     row = farm.ledger.runs.get(number)
     job = canonical.decode(Job, row.action.encode(), name=f"the job of run r{number}")
-    begun: list[int] = []
-    with progress.shown(quiet=quiet, look=Outlook(farm, 1).look) as on_change:
-        try:
-            (cell,) = scheduler.compile_jobs(
-                farm,
-                [job],
-                workers=1,
-                use_cache=not row.salt,
-                on_begin=lambda cells: begun.extend(cell.run.id for cell in cells if cell.run is not None),
-                on_change=on_change,
-            )
-        except KeyboardInterrupt:
-            farm.ledger.runs.cancel(sorted(set(begun) - farm.ledger.builds.wanted_elsewhere()), Reason.UNWANTED)
-            raise
+    with (
+        progress.shown(quiet=quiet, look=Outlook(farm, 1).look) as on_change,
+        apart.wanting(farm, {"run": f"r{number}"}) as begin,
+    ):
+        (cell,) = scheduler.compile_jobs(
+            farm, [job], workers=1, use_cache=not row.salt, on_begin=begin, on_change=on_change
+        )
     return cell
 
 

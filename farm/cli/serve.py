@@ -38,25 +38,17 @@ def command(listen: str, registry: str) -> None:
         raise click.BadParameter(f"{listen!r} is not ADDRESS:PORT", param_hint="--listen")
     from farm import config
     from farm.gate import authority, server
+    from farm.gate import registry as blob_registry
     from farm.gate.desk import Desk
-    from farm.https import Peer
     from farm.ledger.ledger import opened
     from kernelfarm import files
-    from kernelfarm.errors import Code
     from kernelfarm.store import ContentStore
 
     settings = config.load()
     home = settings.home.create()
     files.sweep(home.cache)
     keys = authority.ensure(home)
-    peer = Peer(
-        registry,
-        name=authority.REGISTRY,
-        authority=keys.ca.certificate,
-        identity=keys.gate.certificate,
-        key=keys.gate.key,
-        unreachable=Code.REGISTRY_UNREACHABLE,
-    )
+    peer = blob_registry.peer(keys, registry)
     with opened(settings.ledger) as ledger:
         desk = Desk(settings, ledger, ContentStore(home.store), keys, peer)
         server.serve(desk, peer.url, server.Address(host.strip("[]"), int(port)), _ready)

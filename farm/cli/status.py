@@ -138,6 +138,8 @@ def _summary(cells: list[CellRow]) -> str:
 
 
 def _build(ledger: Ledger, number: int, queue: _Queue) -> tuple[Any, str]:
+    from farm import apart
+
     row = ledger.builds.get(number)
     cells = ledger.builds.cells(number)
     runs = _runs_of(ledger, cells)
@@ -156,7 +158,8 @@ def _build(ledger: Ledger, number: int, queue: _Queue) -> tuple[Any, str]:
         for cell in cells
         if (error := _error(cell, runs)) is not None
     ]
-    if row.state is not BuildState.RUNNING and any(item["state"] != "done" for item in found):
+    resumable = row.state is not BuildState.RUNNING and apart.MARK not in document["request"]
+    if resumable and any(item["state"] != "done" for item in found):
         errors.append(f"go on with: farm build --resume b{row.id}")
     return document, "\n".join([*lines, *errors])
 

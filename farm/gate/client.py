@@ -181,9 +181,6 @@ class GateRuns:
         """Give the run back because of a loss."""
         self._tell(messages.LOSE, Lose(_held(lease), _text(error)))
 
-    def keep_log(self, lease: Lease, digest: str) -> None:
-        """Nothing: the gate keeps what it got."""
-
     @contextlib.contextmanager
     def surround(self, lease: Lease, job: Job, log: Path) -> Iterator[None]:
         """Have a job's inputs in the store; send the log while the block runs."""

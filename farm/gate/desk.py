@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.result import PAYLOAD_FILES, Accepted
+from farm import logs
 from farm.actions import Job
 from farm.blobs import Repository
 from farm.config import Config
@@ -26,8 +27,9 @@ from farm.ledger import rules
 from farm.ledger.ledger import Ledger
 from farm.ledger.nouns import NOWHERE, RunRow, Seat
 from farm.ledger.rules import Lease, Reason
+from farm.logs import log_path
 from farm.payload import payload_digest
-from farm.worker import log_path, take_in
+from farm.worker import take_in
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload
@@ -56,8 +58,8 @@ class Desk:
 
     def announce(self, worker: str, asked: Take) -> None:
         """Tell who looks on that this worker is up (`farm.ledger.workers`)."""
-        executions = asked.offer.executions
-        only = executions[0] if len(executions) == 1 else None
+        means = asked.offer.means
+        only = means[0].execution if len(means) == 1 else None
         seat = Seat(_short(asked.host), only.runner if only else "", only.image if only else None)
         self._seats[worker] = seat
         self._seen(worker)
@@ -79,6 +81,7 @@ class Desk:
             taken = runs.take(ledger_name(worker), lease_s=lease_s, among=[row.id], seat=seat)
             if taken is not None:
                 lease, held = taken
+                logs.keep_earlier(runs, self.store, self.settings.home.logs, lease)
                 return Taken(Grant(lease.run_id, lease.fencing, lease.until, held.action, held.salt))
         return Taken(None)
 
@@ -250,9 +253,7 @@ class Desk:
             raise _refused(f"its files make the payload {found}, not {payload.digest}")
 
     def _keep_log(self, lease: Lease) -> None:
-        path = log_path(self.settings.home.logs, lease.run_id, lease.fencing)
-        if path.is_file():
-            self.ledger.runs.keep_log(lease, self.store.put_file(path))
+        logs.keep(self.ledger.runs, self.store, self.settings.home.logs, lease)
 
 
 def ledger_name(worker: str) -> str:

@@ -31,6 +31,7 @@ from farm.worker import LeaseGone, RunnerOf, Worker, die_with, trust
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Execution
+from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
 
 PROGRAM = (sys.executable, "-I", "-m", "farm.gate.host")
@@ -140,10 +141,10 @@ def _serve(
         runs,
         store,
         runner_of,
+        runs.surround,
         used_cores,
         partial(signal.pthread_kill, main_thread, signal.SIGUSR1),
         require_current if runner is None else trust,
-        runs.surround,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopper(runs.draining))
@@ -165,19 +166,29 @@ def _require_unchanged(box: Toolbox) -> None:
 
 
 def _offer(settings: Config, box: Toolbox) -> Offer:
-    """What this installation can do: every runner that is ready here, or the one that FARM_RUNNER names."""
+    """What this installation can do: every runner that is ready here, or the one that FARM_RUNNER names.
+
+    `box` is its toolbox for a bare process; a sandbox has the tools of its image.
+    """
+    home = settings.home
     if os.environ.get(runners.VARIABLE):
-        return Offer.of(box, (runners.choose(settings.home).runner.execution(),))
-    found: list[Execution] = []
+        return Offer.of(_with(box, runners.choose(home).runner.execution(), home))
+    found: list[Toolbox] = []
     for name in runners.NAMES:
         try:
-            each = runners.named(settings.home, name)
-            runners.require_ready(each, settings.home)
+            each = runners.named(home, name)
+            runners.require_ready(each, home)
         except FarmError as reason:
             say(f"no runs for {name} are taken: {reason.why or reason.what}")
             continue
-        found.append(each.execution())
-    return Offer.of(box, tuple(found))
+        found.append(_with(box, each.execution(), home))
+    return Offer.of(*found)
+
+
+def _with(box: Toolbox, execution: Execution, home: Home) -> Toolbox:
+    identities = runners.tools_of(home, execution)
+    inside = box.tools if identities is None else actions.identities_of(identities)
+    return replace(box, execution=execution, tools=inside)
 
 
 def _stopper(draining: threading.Event) -> Callable[[int, FrameType | None], None]:

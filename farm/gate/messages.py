@@ -66,27 +66,36 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Means:
+    """One way in which a worker compiles: a runner, over which image, and the tools that it finds there."""
+
+    execution: Execution
+    tools: tuple[ToolIdentity, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
-    """What a worker can do: it gets the runs of exactly these sources and tools, for these executions."""
+    """What a worker can do: it gets the runs of exactly these sources, for these means."""
 
     compiler_source: Digest
     runtime_source: Digest
-    tools: tuple[ToolIdentity, ...]
-    executions: tuple[Execution, ...]
+    means: tuple[Means, ...]
 
     @classmethod
-    def of(cls, box: Toolbox, executions: tuple[Execution, ...]) -> Offer:
-        """The offer of an installation."""
-        return cls(box.compiler_source, box.runtime_source, box.tools, executions)
+    def of(cls, first: Toolbox, *more: Toolbox) -> Offer:
+        """The offer of an installation: a toolbox for each of its executions, all of the same sources."""
+        means = tuple(Means(box.execution, box.tools) for box in (first, *more))
+        return cls(first.compiler_source, first.runtime_source, means)
 
     def fits(self, job: Job) -> bool:
         """Whether the job's keys are those that this worker would give it."""
         recipe = job.action.recipe
-        return (
-            recipe.compiler_source == self.compiler_source
-            and recipe.runtime_source == self.runtime_source
-            and sorted(self.tools, key=lambda tool: tool.name) == list(recipe.tools)
-            and job.action.execution in self.executions
+        if (recipe.compiler_source, recipe.runtime_source) != (self.compiler_source, self.runtime_source):
+            return False
+        return any(
+            each.execution == job.action.execution
+            and sorted(each.tools, key=lambda tool: tool.name) == list(recipe.tools)
+            for each in self.means
         )
 
 

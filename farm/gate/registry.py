@@ -6,9 +6,24 @@ import json
 import secrets
 from pathlib import Path
 
+from farm.gate import authority as roles
 from farm.gate import tokens
 from farm.gate.authority import Authority
+from farm.https import Peer
 from kernelfarm import files
+from kernelfarm.errors import Code
+
+
+def peer(authority: Authority, url: str) -> Peer:
+    """The registry at `url` as the gate speaks to it. Raises `FarmError` USAGE, IDENTITY_INVALID or of the disk."""
+    return Peer(
+        url,
+        name=roles.REGISTRY,
+        authority=authority.ca.certificate,
+        identity=authority.gate.certificate,
+        key=authority.gate.key,
+        unreachable=Code.REGISTRY_UNREACHABLE,
+    )
 
 
 def write_config(authority: Authority, *, listen: str, storage: Path) -> Path:

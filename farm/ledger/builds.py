@@ -9,11 +9,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from farm.ledger import rows
+from farm.ledger import faults, rows
 from farm.ledger.database import Database
-from farm.ledger.rules import WANTING, BuildState
-from farm.ledger.tables import builds, cells, runs
-from kernelfarm.errors import Code, FarmError
+from farm.ledger.rules import LIVE_STATES, WANTING, BuildState
+from farm.ledger.tables import builds, cells, is_number, runs
+from kernelfarm.errors import FarmError
+from kernelfarm.nouns import RunState
+
+GRACE_S = 3600.0
+"""Far above what a build needs after its last compile, to sign and to write its bundles."""
+_LIVE = frozenset(state.value for state in LIVE_STATES)
+_BAD = frozenset({RunState.FAILED.value, RunState.CANCELLED.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +73,22 @@ class Builds:
             return int(connection.execute(builds.insert().values(**values).returning(builds.c.id)).scalar_one())
 
     def resume(self, number: int, place: str = "") -> None:
-        """Record that a process at `place` goes on with a build; its cells are to be added anew. Raises RUN_UNKNOWN."""
+        """Record that a process at `place` goes on with a build; its cells are to be added anew. Raises RUN_UNKNOWN.
+
+        It counts as begun now.
+        """
         self.get(number)
-        values = {"state": BuildState.RUNNING.value, "place": place, "ended_at": None}
         with self._database.write() as connection:
+            now = self._database.now(connection)
+            values = {"state": BuildState.RUNNING.value, "place": place, "created_at": now, "ended_at": None}
             connection.execute(cells.delete().where(cells.c.build_id == number))
             connection.execute(builds.update().where(builds.c.id == number).values(**values))
 
     def add_cells(self, cells_of_it: Sequence[CellRow]) -> None:
-        """Record the cells of a build."""
+        """Record the cells of a build, in place of those that it had."""
         with self._database.write() as connection:
+            for number in {row.build_id for row in cells_of_it}:
+                connection.execute(cells.delete().where(cells.c.build_id == number))
             for row in cells_of_it:
                 values = {name: getattr(row, name) for name in CellRow.__slots__}
                 connection.execute(cells.insert().values(**values))
@@ -98,27 +110,36 @@ class Builds:
             one = sa.and_(builds.c.id == number, builds.c.state == BuildState.RUNNING.value)
             connection.execute(builds.update().where(one).values(state=BuildState.DETACHED.value))
 
-    def settle(self) -> None:
-        """Close the detached builds whose every run has ended."""
+    def settle(self, grace_s: float = GRACE_S) -> None:
+        """Close the detached builds whose every run has ended.
+
+        And the running ones whose last run ended more than `grace_s` seconds ago (without any run: that were begun so
+        long ago): their process, on a host that nobody can ask, is gone. They count as interrupted.
+        """
         with self._database.write() as connection:
-            detached = sa.select(builds.c.id).where(builds.c.state == BuildState.DETACHED.value)
-            for number in connection.execute(detached).scalars().all():
+            now = self._database.now(connection)
+            for row in connection.execute(builds.select().where(_is_wanting())).all():
                 joined = cells.outerjoin(runs, cells.c.run_id == runs.c.id)
-                query = sa.select(runs.c.state, cells.c.error).select_from(joined).where(cells.c.build_id == number)
-                found = connection.execute(query).all()
-                if any(state in ("queued", "running") for state, _error in found):
+                query = sa.select(runs.c.state, runs.c.ended_at, cells.c.error).select_from(joined)
+                found = connection.execute(query.where(cells.c.build_id == row.id)).all()
+                if any(cell.state in _LIVE for cell in found):
                     continue
-                bad = any(state in ("failed", "cancelled") or error is not None for state, error in found)
-                state = BuildState.FAILED if bad else BuildState.DONE
-                values = {"state": state.value, "ended_at": self._database.now(connection)}
-                connection.execute(builds.update().where(builds.c.id == number).values(**values))
+                if row.state == BuildState.DETACHED.value:
+                    bad = any(cell.state in _BAD or cell.error is not None for cell in found)
+                    state = BuildState.FAILED if bad else BuildState.DONE
+                elif max([row.created_at, *(cell.ended_at or 0.0 for cell in found)]) < now - grace_s:
+                    state = BuildState.INTERRUPTED
+                else:
+                    continue
+                values = {"state": state.value, "ended_at": now}
+                same = sa.and_(builds.c.id == row.id, builds.c.state == row.state)  # it may be resumed or closed now
+                connection.execute(builds.update().where(same).values(**values))
 
     def get(self, number: int) -> BuildRow:
         """One build; raises RUN_UNKNOWN."""
-        found = self._query(builds.select().where(builds.c.id == number))
+        found = self._query(builds.select().where(builds.c.id == number)) if is_number(number) else []
         if not found:
-            advice = "`farm status` lists the latest builds and runs."
-            raise FarmError(Code.RUN_UNKNOWN, f"there is no build b{number}", "the ledger does not hold it", advice)
+            raise faults.unknown_build(number)
         return found[0]
 
     def running(self) -> list[BuildRow]:

@@ -91,6 +91,19 @@ class Database:
                 with connection.begin():
                     migrate.upgrade(connection)
 
+    def describe(self) -> str:
+        """What lies behind the ledger, without a password: "SQLite 3.40.1", "PostgreSQL 15.6 at host:5432/farm".
+
+        Raises `FarmError` LEDGER_UNAVAILABLE.
+        """
+        with self._guard(), self.engine.connect() as connection:
+            found = connection.dialect.server_version_info or ()
+        version = ".".join(map(str, found))
+        if self.sqlite:
+            return f"SQLite {version}"
+        place = f"{self.url.host or 'a local socket'}{f':{self.url.port}' if self.url.port else ''}"
+        return f"PostgreSQL {version} at {place}/{self.url.database}"
+
     def revision(self) -> str | None:
         """Revision of the tables; None for an empty or absent database (which this call does not make)."""
         if self.sqlite and self.url.database not in (None, "", ":memory:") and not self._file().exists():

@@ -45,9 +45,11 @@ class History:
             for row in connection.execute(query.where(sa.or_(live, cache.c.run_id.is_not(None)))):
                 yield row.execution_key, row.action, row.payload
 
-    def logs(self) -> frozenset[str]:
-        """Digests of the logs in the content store that attempts name."""
-        query = sa.select(attempts.c.log).where(attempts.c.log.is_not(None))
+    def logs(self, since: float) -> frozenset[str]:
+        """Digests of the logs in the content store, of runs that did not end before a time, seconds since 1970 UTC."""
+        young = sa.or_(runs.c.ended_at.is_(None), runs.c.ended_at >= since)
+        joined = attempts.join(runs, attempts.c.run_id == runs.c.id)
+        query = sa.select(attempts.c.log).select_from(joined).where(attempts.c.log.is_not(None), young)
         with self._database.read() as connection:
             return frozenset(connection.execute(query).scalars())
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from farm.ledger import rules
+from farm.ledger import faults, rules
 from farm.ledger.database import Database
 from farm.ledger.nouns import NOWHERE, AttemptRow, CacheRow, RunRow, Seat, attempt_of, cached_of, run_of
 from farm.ledger.rules import Lease, Outcome, Reason, RunStatus
-from farm.ledger.tables import attempts, cache, runs
-from kernelfarm.errors import Code, FarmError
+from farm.ledger.tables import attempts, cache, is_number, runs
+from kernelfarm.errors import FarmError
 from kernelfarm.nouns import RunState
 
 
@@ -205,7 +205,7 @@ class Runs:
             row = _locked(connection, lease.run_id)
             run = rules.finish(row.status, lease.fencing)
             known = connection.execute(cache.select().where(cache.c.execution_key == row.execution_key)).first()
-            differs = None if known is None or known.payload == payload else _differs(row, known.payload, payload)
+            differs = None if known is None or known.payload == payload else faults.differs(row, known.payload, payload)
             if differs is not None:
                 failed = rules.fail(row.status, lease.fencing, Reason.PAYLOAD_DIFFERS)
                 _end(connection, failed, Outcome.FAILED, now, differs)
@@ -274,12 +274,13 @@ class Runs:
         """One run; raises RUN_UNKNOWN."""
         found = self.select([number])
         if not found:
-            raise unknown_run(number)
+            raise faults.unknown_run(number)
         return found[0]
 
     def select(self, ids: Sequence[int]) -> list[RunRow]:
         """The runs with these ids that exist, by id."""
-        return self._query(runs.select().where(runs.c.id.in_(ids)).order_by(runs.c.id))
+        known = [number for number in ids if is_number(number)]
+        return self._query(runs.select().where(runs.c.id.in_(known)).order_by(runs.c.id))
 
     def recent(self, limit: int = 20) -> list[RunRow]:
         """The newest runs, newest first."""
@@ -287,6 +288,8 @@ class Runs:
 
     def attempts(self, number: int) -> list[AttemptRow]:
         """The attempts of a run in their order."""
+        if not is_number(number):
+            return []
         with self._database.read() as connection:
             query = attempts.select().where(attempts.c.run_id == number).order_by(attempts.c.fencing)
             return [attempt_of(row) for row in connection.execute(query)]
@@ -312,12 +315,6 @@ class Runs:
             return [run_of(row) for row in connection.execute(query)]
 
 
-def unknown_run(number: int) -> FarmError:
-    """The error of a run that is not in the ledger."""
-    advice = "`farm status` lists the latest builds and runs."
-    return FarmError(Code.RUN_UNKNOWN, f"there is no run r{number}", "the ledger does not hold it", advice)
-
-
 def _live(execution_key: object) -> sa.Select[tuple[object, ...]]:
     return runs.select().where(runs.c.execution_key == execution_key, _is_live())
 
@@ -333,9 +330,10 @@ def _is_live() -> sa.ColumnElement[bool]:
 
 
 def _locked(connection: Connection, number: int) -> RunRow:
-    found = connection.execute(runs.select().where(runs.c.id == number).with_for_update()).first()
+    one = runs.select().where(runs.c.id == number).with_for_update()
+    found = connection.execute(one).first() if is_number(number) else None
     if found is None:
-        raise unknown_run(number)
+        raise faults.unknown_run(number)
     return run_of(found)
 
 
@@ -357,7 +355,7 @@ def _close(connection: Connection, run: RunStatus, now: float) -> None:
     if not run.state.final:
         _save(connection, run)
         return
-    given_up = {"error": _text(_exhausted(run))} if run.reason is Reason.ATTEMPTS_EXHAUSTED else {}
+    given_up = {"error": _text(faults.exhausted(run))} if run.reason is Reason.ATTEMPTS_EXHAUSTED else {}
     _save(connection, run, ended_at=now, **given_up)
 
 
@@ -378,22 +376,3 @@ def _close_attempt(connection: Connection, run: RunStatus, outcome: Outcome, now
 
 def _text(error: FarmError) -> str:
     return json.dumps(error.to_json(), sort_keys=True)
-
-
-def _exhausted(run: RunStatus) -> FarmError:
-    return FarmError(
-        Code.ATTEMPTS_EXHAUSTED,
-        f"run r{run.id} was given up",
-        f"its worker, or what it ran on, was lost {run.losses} times",
-        f"See `farm logs r{run.id}`; check the machine's memory with `farm doctor`.",
-    )
-
-
-def _differs(row: RunRow, known: str, found: str) -> FarmError:
-    return FarmError(
-        Code.PAYLOAD_DIFFERS,
-        f"run r{row.id} gave other bytes than an earlier run of the same action",
-        "a compile must give the same bytes every time",
-        "Keep both payloads and report it; `farm rebuild` shows where they differ.",
-        detail={"execution_key": row.execution_key, "known": json.loads(known), "found": json.loads(found)},
-    )

@@ -26,6 +26,14 @@ from kernelfarm.nouns import RunState
 HEAD = "0002"
 """Revision of the newest migration; a test compares it with Alembic's own answer."""
 
+_NUMBERS = 1 << 31
+
+
+def is_number(number: int) -> bool:
+    """Whether a run or a build may have this number. PostgreSQL answers a larger one with an error."""
+    return 0 < number < _NUMBERS
+
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",

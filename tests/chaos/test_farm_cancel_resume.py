@@ -166,3 +166,35 @@ def test_the_log_of_another_process_is_followed_to_its_end(farm: Shell, marks: M
     assert follower.returncode == 0
     assert '"stage":"group"' in out
     assert err.splitlines()[-1] == "r1 done"
+
+
+@pytest.mark.parametrize("words", [("check", "cls.onnx", "-t", V3), ("bench", "cls.onnx", "-t", V3)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_check_or_benchmark_that_is_broken_off_leaves_no_run_that_nobody_wants(
+    farm: Shell, marks: Marks, ledger: Ledger, words: tuple[str, ...], number: signal.Signals
+) -> None:
+    process = farm.begin(*words)
+    eventually(lambda: len(marks.started()) == 1)
+    assert ledger.builds.wanted_elsewhere() == {1}
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    # Whoever looks next closes what a killed process left; the lease of its worker ends by itself
+    eventually(lambda: farm.json("status")["builds"][0]["state"] == "interrupted")
+    eventually(lambda: ledger.runs.live() == [] or bool(ledger.runs.takable(9, lease_s=2.5)))
+    assert (ledger.runs.get(1).status.state, ledger.runs.get(1).status.reason) == (
+        RunState.CANCELLED,
+        Reason.UNWANTED,
+    )
+    code, _, err = farm.run("build", "--resume", "b1")
+    assert (code, "a check, a benchmark or the retry" in err) == (2, True)
+
+
+def test_a_check_leaves_a_run_that_a_build_wants(farm: Shell, marks: Marks, ledger: Ledger) -> None:
+    build = begun(farm, marks, V3)
+    check = farm.begin("check", "cls.onnx", "-t", V3)
+    eventually(lambda: len(ledger.builds.wanting()) == 2)
+    check.send_signal(signal.SIGINT)
+    check.communicate(timeout=30)
+    marks.go()
+    out, err = build.communicate(timeout=60)
+    assert (build.returncode, json.loads(out)["bundles"] != []) == (0, True), err

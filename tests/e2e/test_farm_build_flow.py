@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from farm import alive, build
+from farm import alive, build, cache, gc, scheduler, subject
 from farm.build import Built, Order
 from farm.cli import build as command
 from farm.ledger.builds import CellRow
@@ -201,3 +203,48 @@ def test_the_json_document_and_the_table_of_a_build(farm: Session, marks: Marks,
     assert lines[1].split()[:2] == ["cls", "x86-64-v3"]
     assert lines[1].split()[-1] == done["payload"].removeprefix("sha256:")[:12]
     assert lines[2].split() == ["cls", "x86-64-v4", "-", "failed", "-"]
+
+
+def sweeping(farm: Session, monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[int]:
+    """Before the function is called for the first time `farm gc` forgets every cache entry and removes all it can."""
+    calls: list[int] = []
+    original = getattr(owner, name)
+
+    def swept(*args: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            assert gc.collect(farm, gc.Rules(grace_s=-60.0, cache_s=-60.0)).blobs > 0
+        return original(*args, **more)
+
+    monkeypatch.setattr(owner, name, swept)
+    return calls
+
+
+def test_what_gc_removes_under_a_build_is_compiled_again(
+    farm: Session, marks: Marks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build.build(farm, order(model), tmp_path / "first")
+    calls = sweeping(farm, monkeypatch, build, "_write_bundles")
+    again = build.build(farm, order(model), tmp_path / "again")
+    assert (again.errors, len(calls)) == ((), 2)
+    assert {cell.cached for cell in again.cells} == {None}
+    assert again.bundles[0].payloads == first.bundles[0].payloads
+    assert farm.ledger.builds.get(again.number).state is BuildState.DONE
+
+
+def test_what_gc_removes_under_a_check_is_compiled_again(
+    farm: Session, marks: Marks, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    @contextmanager
+    def session(_settings: object) -> Iterator[Session]:
+        yield farm
+
+    monkeypatch.setattr(scheduler, "session", session)
+    monkeypatch.setenv("FARM_RUNNER", "process")
+    with subject.compiled(farm.settings, model, TARGETS[0], Options()) as one:
+        first = one.payload
+    calls = sweeping(farm, monkeypatch, cache, "materialise")
+    with subject.compiled(farm.settings, model, TARGETS[0], Options()) as one:
+        assert (one.payload, one.cached, len(calls)) == (first, False, 2)
+    assert farm.ledger.builds.wanting() == []

@@ -23,8 +23,8 @@ from farm.gate.identities import Identities
 from farm.gate.messages import Beat, Beaten, Empty, Fail, Finish, Grant, Held, Lose, Offer, Take, Taken, Token
 from farm.https import Peer
 from farm.ledger.rules import Reason
+from farm.logs import log_path
 from farm.payload import payload_digest
-from farm.worker import log_path
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload, PayloadFile, RunState
@@ -35,7 +35,7 @@ from tests.support.gate_server import GateServer
 
 pytestmark = pytest.mark.services
 
-OFFER = Offer.of(farms.BOX, (farms.BOX.execution,))
+OFFER = Offer.of(farms.BOX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +287,9 @@ def test_a_worker_of_other_sources_gets_no_run(scene: Scene) -> None:
     mallory = guest(scene.server)
     for other in (
         replace(OFFER, compiler_source=digest.of_bytes(b"evil")),
-        replace(OFFER, tools=()),
-        replace(OFFER, executions=()),
-        replace(OFFER, executions=(replace(OFFER.executions[0], runner="docker"),)),
+        replace(OFFER, means=()),
+        Offer.of(replace(farms.BOX, tools=())),
+        Offer.of(replace(farms.BOX, execution=replace(farms.BOX.execution, runner="docker"))),
     ):
         assert mallory.gate.ask(messages.TAKE, Take(other, 0.0, "host"), Taken).grant is None
     scene.require_nothing_in(RunState.QUEUED)

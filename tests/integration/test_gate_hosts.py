@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from farm.ledger.rules import Outcome, Reason
-from farm.worker import log_path
+from farm.logs import log_path
 from kernelfarm import digest
 from kernelfarm.errors import Code, Status
 from kernelfarm.nouns import RunState

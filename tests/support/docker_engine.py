@@ -102,6 +102,14 @@ class DockerEngine:
             client.close()
 
 
+def _unmount(folder: Path) -> None:
+    """An engine mounts its data folder onto itself and leaves it so."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in reversed(places):
+        if Path(place).is_relative_to(folder):
+            subprocess.run(["umount", "--lazy", place], check=False)
+
+
 @contextmanager
 def running() -> Iterator[DockerEngine]:
     """An engine for the time of the block."""
@@ -114,7 +122,8 @@ def running() -> Iterator[DockerEngine]:
         finally:
             engine.stop()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _unmount(folder)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from containers.runner import Limits, OnProgress, Progress, Runner, Tag
 from farm.actions import Job, Toolbox, job_of
 from farm.config import Config
 from farm.ledger.ledger import Ledger, opened
+from farm.logs import keeping
 from farm.scheduler import Session
 from farm.worker import Worker
 from kernelfarm import canonical, digest
@@ -138,7 +139,8 @@ def write_result(in_dir: Path, out: Path, *, salt: str = "") -> None:
 
 def worker(farm: Session, runner: Runner, *, name: str = "w1") -> Worker:
     """A worker inside the test's process."""
-    return Worker(name, farm.settings, farm.ledger.runs, farm.store, lambda _: runner, cores=2)
+    keep = keeping(farm.ledger.runs, farm.store, farm.settings.home.logs)
+    return Worker(name, farm.settings, farm.ledger.runs, farm.store, lambda _: runner, keep, cores=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,15 @@ MODELS = (
 )
 
 
+SMALL = {"text-detection": "1x3x160x160", "face-detection": "1x3x160x160"}
+"""Shapes that emulators run in seconds, where they are not those of use."""
+
+
+def small_shape(name: str) -> str:
+    """The shape for tests and bars that build every model for every target."""
+    return SMALL.get(name, find(name).shape)
+
+
 def find(name: str) -> PackagedModel:
     """The entry of MODELS with that name; raises `FarmError` USAGE."""
     for model in MODELS:

@@ -13,7 +13,7 @@ import pytest
 from farm.gate import authority, registry
 from farm.gate.authority import Authority
 from farm.https import Peer
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import FarmError
 from kernelfarm.paths import Home
 from tests.support import services
 
@@ -45,7 +45,7 @@ class RegistryServer:
 
     def peer(self) -> Peer:
         """The registry as the gate reaches it."""
-        return peer(self.url, self.keys)
+        return registry.peer(self.keys, self.url)
 
     def _answers(self) -> bool:
         try:
@@ -53,18 +53,6 @@ class RegistryServer:
                 return bool(answer.status_code == 401)
         except FarmError:
             return False
-
-
-def peer(url: str, keys: Authority) -> Peer:
-    """A registry as the gate with these certificates reaches it."""
-    return Peer(
-        url,
-        name=authority.REGISTRY,
-        authority=keys.ca.certificate,
-        identity=keys.gate.certificate,
-        key=keys.gate.key,
-        unreachable=Code.REGISTRY_UNREACHABLE,
-    )
 
 
 @contextmanager

@@ -17,4 +17,4 @@ from tests.support.slow_worker import COMPILER  # noqa: E402
 
 if __name__ == "__main__":
     runner = ProcessRunner(program=COMPILER, extra_environment={"KF_MARKS": os.environ["KF_MARKS"]})
-    raise SystemExit(host.run_process(runner=runner, offer=Offer.of(farms.BOX, (farms.BOX.execution,))))
+    raise SystemExit(host.run_process(runner=runner, offer=Offer.of(farms.BOX)))

@@ -72,6 +72,28 @@ def test_the_whole_build_in_a_line() -> None:
     )
 
 
+def test_a_trouble_on_the_way_to_the_workers_is_a_line_and_its_end_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    queued = cell(RunState.QUEUED, number=2)
+    held_up = replace(queued, trouble="Redis does not answer")
+    running = cell(RunState.RUNNING, 1, 9, target="x86-64-v4")
+    with progress.shown(quiet=False) as tell:
+        for cells in ([queued, running], [held_up, running], [held_up, running], [queued, running]):
+            tell(cells)
+    assert capsys.readouterr().err.splitlines() == [
+        "cls x86-64-v3: waiting",
+        "cls x86-64-v4: compiling",
+        "waiting: Redis does not answer",
+        "going on",
+    ]
+    no_worker = Seen({2: Waiting(Wait.NO_WORKER)})
+    assert progress.describe(held_up, no_worker) == "waiting: Redis does not answer"
+    assert (
+        progress.summary([held_up, running], no_worker) == "0 of 2 done, 1 compiling, 1 waiting (Redis does not answer)"
+    )
+
+
 def test_a_line_per_change_of_state_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     def look(cells: Sequence[Cell]) -> Seen:
         del cells

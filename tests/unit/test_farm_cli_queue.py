@@ -116,6 +116,15 @@ def test_the_log_of_a_run_whose_files_are_gone_comes_from_the_store(
     assert capfdbinary.readouterr().out == b"compiling\n"
 
 
+def test_a_log_that_gc_removed_is_said_to_be_gone(farm: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    farms.worker(farm, farms.Compiler()).work([number])
+    assert said(capsys, "logs", "r1") == "compiling\n"
+    said(capsys, "gc", "--grace-days", "0", "--log-days", "0")
+    assert main.main(["logs", "r1"]) == 0
+    assert capsys.readouterr() == ("", "the log of attempt 1 was removed by `farm gc`\n")
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [

@@ -12,6 +12,7 @@ from farm import doctor
 from farm.cli import main as entry
 from farm.doctor import Finding, Level
 from farm.ledger.ledger import opened
+from farm.ledger.tables import HEAD
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
@@ -192,3 +193,26 @@ def test_the_command_exits_with_3_when_something_is_missing(
     missing = [item for item in document["findings"] if item["level"] == "missing"]
     assert [item["check"] for item in missing] == ["disk"]
     assert missing[0]["next"]
+
+
+def test_what_is_not_configured_is_not_mentioned(home: Home) -> None:
+    assert doctor.broker(None) == doctor.registry(home, None) == doctor.gate(None, None) == []
+
+
+def test_a_gate_without_an_identity_and_a_registry_without_certificates_are_faults(home: Home) -> None:
+    [found] = doctor.gate("https://gate:8443", None)
+    assert (found.level, found.said) == (Level.MISSING, "FARM_GATE is set without FARM_IDENTITY")
+    [found] = doctor.registry(home, "https://registry:5000")
+    assert (found.level, found.advice) == (Level.MISSING, "Make its configuration with them: farm registry")
+
+
+def test_the_ledgers_database_is_named(home: Home, monkeypatch: pytest.MonkeyPatch, ledger_address: Path | str) -> None:
+    home.create()
+    if not isinstance(ledger_address, Path):
+        monkeypatch.setenv("FARM_LEDGER_URL", ledger_address)
+    with opened(ledger_address if not isinstance(ledger_address, Path) else home.ledger):
+        pass
+    found = doctor.ledger(home)
+    kind = "SQLite 3." if isinstance(ledger_address, Path) else "PostgreSQL "
+    assert (found.level, found.said.startswith(kind)) == (Level.OK, True)
+    assert found.said.endswith(f", revision {HEAD}")

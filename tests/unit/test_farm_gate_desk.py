@@ -91,9 +91,11 @@ def test_numbers_that_no_run_has_are_refused(desk: Desk, number: int) -> None:
 
 def test_an_offer_fits_only_its_own_sources_tools_and_executions(desk: Desk) -> None:
     job = farms.job(desk.store)
-    offer = Offer.of(farms.BOX, (farms.BOX.execution,))
+    offer = Offer.of(farms.BOX)
     assert offer.fits(job)
-    assert replace(offer, tools=tuple(reversed(offer.tools))).fits(job)
+    assert Offer.of(replace(farms.BOX, tools=tuple(reversed(farms.BOX.tools)))).fits(job)
     arm = replace(farms.BOX.execution, builder_arch="aarch64")
-    assert not replace(offer, executions=(arm,)).fits(job)
+    assert not Offer.of(replace(farms.BOX, execution=arm)).fits(job)
+    assert Offer.of(replace(farms.BOX, execution=arm, tools=()), farms.BOX).fits(job)
+    assert not Offer.of(replace(farms.BOX, tools=()), replace(farms.BOX, execution=arm)).fits(job)  # the arm's tools
     assert not replace(offer, runtime_source=offer.compiler_source).fits(job)

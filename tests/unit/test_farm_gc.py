@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from containers.image import code
 from farm import gc
 from farm.gc import Rules, Swept
 from farm.scheduler import Session
@@ -34,14 +35,20 @@ def age(farm: Session, *digests: Digest, seconds: float = 7200.0) -> None:
 
 
 def compiled(farm: Session, data: bytes) -> tuple[int, tuple[Digest, ...]]:
-    """A run that was done; its number, and the digests of its payload and its model."""
+    """A run that was done; its number, and the digests of its payload and its model. Its log is old too."""
     job = farms.job(farm.store, data=data)
     number = farms.submit(farm.ledger, job)
     farms.worker(farm, farms.Compiler()).work([number])
     payload = canonical.decode(Payload, (farm.ledger.runs.get(number).payload or "").encode())
     found = (*(entry.digest for entry in payload.files), job.model.digest)
-    age(farm, *found)
+    age(farm, *found, log_of(farm, number))
     return number, found
+
+
+def log_of(farm: Session, number: int) -> Digest:
+    [attempt] = farm.ledger.runs.attempts(number)
+    assert attempt.log is not None
+    return Digest(attempt.log)
 
 
 def test_what_the_cache_holds_stays_with_its_model(farm: Session) -> None:
@@ -89,7 +96,7 @@ def test_forgotten_cache_entries_free_their_bytes_but_not_what_others_share(farm
     number, needed = compiled(farm, b"a model")
     assert gc.collect(farm, Rules(grace_s=3600.0, cache_s=3600.0)).cache_entries == 0
     swept = gc.collect(farm, Rules(grace_s=3600.0, cache_s=0.0))
-    assert (swept.cache_entries, swept.kept_blobs) == (1, 0)
+    assert (swept.cache_entries, swept.kept_blobs) == (1, 1)  # the log
     assert not any(farm.store.has(digest) for digest in needed)
     row = farm.ledger.runs.get(number)
     assert row.payload is not None  # the record outlives the bytes
@@ -110,17 +117,61 @@ def test_a_dry_run_says_the_same_and_removes_nothing(farm: Session) -> None:
     assert all(farm.store.has(digest) for digest in needed)
     done = gc.collect(farm, rules, sweep=sweep)
     size = asked.bytes
-    assert asked == Swept(len(needed), size, 1, 1, 0, 0, 0)
-    assert done == Swept(len(needed), size, 1, 1, 2, 0, 0)
+    assert asked == Swept(len(needed) + 1, size, 1, 1, 0, 0, 0, 0, 0)  # and the log
+    assert done == Swept(len(needed) + 1, size, 1, 1, 0, 0, 2, 0, 0)
 
 
 def test_old_logs_go(farm: Session) -> None:
     number, _ = compiled(farm, b"a model")
-    folder = farm.settings.home.logs / f"r{number}"
+    folder, kept = farm.settings.home.logs / f"r{number}", log_of(farm, number)
     assert folder.is_dir()
     assert gc.collect(farm, Rules(logs_s=3600.0)).logs == 0
-    assert gc.collect(farm, Rules(logs_s=0.0)).logs == 1
+    assert farm.store.has(kept)
+    assert gc.collect(farm, Rules(grace_s=3600.0, logs_s=0.0)).logs == 1
     assert not folder.exists()
+    assert not farm.store.has(kept)
+
+
+def images(farm: Session) -> list[Path]:
+    """A superseded image, a superseded folder of code, today's code, and an image that somebody lent us, all old."""
+    root = farm.settings.home.root / "image"
+    lent = farm.settings.home.root / "lent"
+    lent.mkdir()
+    (root / "code").mkdir(parents=True)
+    (root / ("b" * 16)).symlink_to(lent)
+    old = [root / ("a" * 16), root / "code" / ("c" * 16)]
+    for folder in old:
+        (folder / "usr").mkdir(parents=True)
+        (folder / "usr" / "file").write_bytes(b"12345")
+    found = [*old, code.unpacked(farm.settings.home).folder, lent]
+    for folder in found:
+        os.utime(folder, (1.0, 1.0))
+    return found
+
+
+def test_superseded_images_and_code_go_unless_something_is_compiled(farm: Session) -> None:
+    old_image, old_code, code_now, lent = images(farm)
+    fresh = farm.settings.home.root / "image" / ("d" * 16)
+    fresh.mkdir()
+    # While a run is compiled it may be in one of them
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    taken = farm.ledger.runs.take("w", lease_s=9.0, among=[number])
+    assert taken is not None
+    assert gc.collect(farm, NOW_ONLY).images == 0
+    farm.ledger.runs.release(taken[0])
+    asked = gc.collect(farm, NOW_ONLY, dry_run=True)
+    assert (asked.images, asked.image_bytes, old_image.is_dir()) == (2, 10, True)
+    assert gc.collect(farm, NOW_ONLY).images == 2
+    assert not old_image.exists()
+    assert not old_code.exists()
+    assert code_now.is_dir()
+    assert lent.is_dir()
+    assert fresh.is_dir()
+
+
+def test_a_farm_that_never_had_an_image_gets_none(farm: Session) -> None:
+    assert gc.collect(farm, NOW_ONLY).images == 0
+    assert not (farm.settings.home.root / "image").exists()
 
 
 def test_a_damaged_record_stops_it_before_anything_goes(farm: Session) -> None:

@@ -138,3 +138,36 @@ def test_what_is_old(ledger: Ledger, clock: Clock) -> None:
     finish(ledger, run(ledger, "e2"), 1.0, clock)
     assert ledger.history.stale(clock.now - 50.0) == ["e1"]
     assert ledger.history.ended_before(clock.now - 50.0) == [1]
+
+
+@pytest.mark.parametrize("number", [0, 2**31 - 1, 2**31, 2**63, 10**18])
+def test_a_number_that_no_build_and_no_run_has_is_unknown_however_large(ledger: Ledger, number: int) -> None:
+    for ask in (ledger.builds.get, ledger.runs.get, lambda one: ledger.runs.cancel([one])):
+        with pytest.raises(FarmError) as caught:
+            ask(number)
+        assert caught.value.code is Code.RUN_UNKNOWN
+    assert ledger.runs.attempts(number) == []
+
+
+def test_a_running_build_whose_process_nobody_can_ask_is_closed_an_hour_after_its_last_run(
+    ledger: Ledger, clock: Clock
+) -> None:
+    one = run(ledger, "e1")
+    number, empty = build(ledger, one), build(ledger)
+    # However long its run takes, it is waited for
+    clock.now += 7000.0
+    ledger.builds.settle()
+    assert ledger.builds.get(number).state is BuildState.RUNNING
+    assert ledger.builds.get(empty).state is BuildState.INTERRUPTED
+    # And afterwards it has an hour to write its bundles
+    finish(ledger, one, 10.0, clock)
+    clock.now += 3590.0
+    ledger.builds.settle()
+    assert ledger.builds.get(number).state is BuildState.RUNNING
+    clock.now += 20.0
+    ledger.builds.settle()
+    assert ledger.builds.get(number).state is BuildState.INTERRUPTED
+    # Whoever resumes it has as much time again
+    ledger.builds.resume(number, "host:/run")
+    ledger.builds.settle()
+    assert ledger.builds.get(number).state is BuildState.RUNNING

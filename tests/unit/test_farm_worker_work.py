@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,9 @@ import pytest
 from farm import cache, worker
 from farm.actions import Job
 from farm.heart import Heart
-from farm.ledger.rules import Outcome, Reason
+from farm.ledger.rules import Lease, Outcome, Reason
+from farm.ledger.runs import Runs
+from farm.logs import log_path
 from farm.scheduler import Session
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
@@ -45,7 +48,7 @@ def test_a_run_is_compiled_and_its_payload_taken_in(farm: Session) -> None:
     assert (payload.model_name, payload.target_name) == ("cls", "x86-64-v3")
     kernels = next(entry for entry in payload.files if entry.name == "kernels.so")
     assert farm.store.get_bytes(kernels.digest) == b"kernels for x86-64-v3 "
-    assert worker.log_path(farm.settings.home.logs, number, 1).read_text() == "compiling\n"
+    assert log_path(farm.settings.home.logs, number, 1).read_text() == "compiling\n"
     assert [item.max_rss_bytes for item in farm.ledger.runs.attempts(number)] == [123 << 20]
     assert left_in(farm.settings.home.cache) == []
 
@@ -105,7 +108,7 @@ def test_a_failed_compile_is_recorded_with_its_reason_and_not_retried(
     assert left_in(farm.settings.home.cache) == []
 
 
-def test_a_refused_result_leaves_no_byte_in_the_store(farm: Session) -> None:
+def test_a_refused_result_leaves_no_byte_in_the_store_but_its_log(farm: Session) -> None:
     wanted = farms.job(farm.store)
     before = list(farm.store.digests())
     number = farms.submit(farm.ledger, wanted)
@@ -113,8 +116,56 @@ def test_a_refused_result_leaves_no_byte_in_the_store(farm: Session) -> None:
         [number]
     )
     assert farm.ledger.runs.get(number).status.reason is Reason.RESULT_REFUSED
-    assert list(farm.store.digests()) == before
+    assert set(farm.store.digests()) - set(before) == {digest.of_bytes(b"compiling\n")}
     assert farm.ledger.runs.cached(wanted.action.execution_key) is None
+
+
+@pytest.mark.parametrize(
+    "error", [None, FarmError(Code.MODEL_INVALID, "no"), FarmError(Code.RUNNER_LOST, "gone"), KeyboardInterrupt()]
+)
+def test_the_log_of_an_attempt_is_in_the_store_however_it_ended(farm: Session, error: BaseException | None) -> None:
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    with contextlib.suppress(KeyboardInterrupt):
+        farms.worker(farm, Compiler(error=error)).work([number])
+    [attempt] = farm.ledger.runs.attempts(number)
+    assert attempt.outcome is not None
+    assert attempt.log == digest.of_bytes(b"compiling\n")
+    assert farm.store.get_bytes(digest.parse(attempt.log)) == b"compiling\n"
+
+
+def test_the_log_is_kept_before_the_run_counts_as_done(farm: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    states: list[RunState] = []
+    keep = Runs.keep_log
+
+    def look(runs: Runs, lease: Lease, kept: str) -> None:
+        states.append(runs.get(number).status.state)
+        keep(runs, lease, kept)
+
+    monkeypatch.setattr(Runs, "keep_log", look)
+    farms.worker(farm, Compiler()).work([number])
+    assert states == [RunState.RUNNING]  # who waits for the end may then stop the worker
+
+
+def test_the_next_attempt_keeps_the_log_of_one_whose_worker_was_killed(farm: Session) -> None:
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    assert farm.ledger.runs.take("killed", lease_s=0.0, among=[number]) is not None
+    path = log_path(farm.settings.home.logs, number, 1)
+    path.parent.mkdir()
+    path.write_text("half a l")
+    farms.worker(farm, Compiler()).work([number])
+    kept = [farm.store.get_bytes(digest.parse(each.log or "")) for each in farm.ledger.runs.attempts(number)]
+    assert kept == [b"half a l", b"compiling\n"]
+
+
+def test_a_log_that_cannot_be_kept_stops_no_run(farm: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise FarmError(Code.DISK_FULL, "no space")
+
+    monkeypatch.setattr(Runs, "keep_log", full)
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    farms.worker(farm, Compiler()).work([number])
+    assert farm.ledger.runs.get(number).status.state is RunState.DONE
 
 
 def test_one_failed_run_does_not_stop_the_next(farm: Session) -> None:
