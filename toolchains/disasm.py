@@ -123,6 +123,24 @@ def scan(
     return parse(text, machine, skip, entries)
 
 
+def baseline_text(path: Path, machine: str, *, timeout_s: float = 120.0) -> str:
+    """llvm-objdump's text of a file with the features of the machine's oldest supported CPU alone; raises as `scan`."""
+    argv = [str(objdump_path(machine)), "--disassemble", "--no-show-raw-insn", "--no-leading-headers"]
+    return run_tool(
+        [*argv, *MACHINES[machine].baseline_objdump, path.name],
+        cwd=path.parent,
+        timeout_s=timeout_s,
+        extra_env=emulator.libraries(),
+        what=f"disassembling {path.name}",
+    )
+
+
+def lines(text: str) -> dict[int, str]:
+    """The instruction at each address of such a text, without comments; Hexagon's keep the braces of their packets."""
+    matches = (match for match in map(_LINE.match, text.splitlines()) if match)
+    return {int(match[1], 16): " ".join(_COMMENT.sub("", match[2]).split()) for match in matches}
+
+
 def _of_target(target: Target) -> list[str]:
     features = target.cpu.feature_string
     return [f"--mcpu={target.cpu.name}", *([f"--mattr={features}"] if features else [])]
@@ -151,7 +169,7 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
         reader.step(instruction)
         if used := reader.width(instruction):
             widest[used] += 1
-        forms.setdefault(_form(instruction), (instruction, address))
+        forms.setdefault(form(instruction), (instruction, address))
     vectors = tuple(VectorUse(name, widest[name]) for name in CLASSES[machine] if widest[name])
     listed = tuple(value for _, value in sorted(forms.items()))
     return CodeFacts(len(found), tuple(indirect), vectors, tuple(sorted(undecoded)), listed, tuple(found))
@@ -171,7 +189,7 @@ def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, s
 _NUMBER = re.compile(r"-?0x[0-9a-f]+|(?<=%[xyz]mm)(?:[0-9]\b|1[0-5])")
 
 
-def _form(instruction: str) -> str:
+def form(instruction: str) -> str:
     """The instruction without what does not decide which feature it belongs to."""
     return _NUMBER.sub("", instruction.split(" <")[0])
 

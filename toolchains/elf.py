@@ -44,6 +44,7 @@ _MALFORMED = (  # what pyelftools raises where a file is not what it says
     ValueError,
 )
 _PATH = re.compile(rb"/(?:[\w.+@-]{2,}/)+[\w.+@-]{3,}")
+_SOURCE = re.compile(rb"[\w.+-]{2,}\.(?:c|h|zig|o)\b|site-packages")
 _SHORTEST_PATH = 10  # shorter ones would be met by chance among numbers
 _FLAGS_NOW, _FLAGS_1_NOW, _FLAGS_TEXTREL = 8, 1, 4
 
@@ -103,6 +104,16 @@ class Elf:
     """Symbols inside code: a disassembler begins anew at each, or takes what follows for data."""
     notes: tuple[str, ...]
     paths: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    """Names of source and object files, and of a builder's folders, outside of the code."""
+    named: tuple[tuple[str, int], ...] = ()
+    """(name, address) of what is exported."""
+    entered: tuple[int, ...] = ()
+    """Where its code can be entered from outside: what is exported, the entry point, and code that data points to."""
+    fixed: bool = False
+    """It runs at one address only."""
+    interpreter: bool = False
+    """It asks for a program that loads it."""
 
 
 def read(path: Path) -> Elf:
@@ -139,6 +150,8 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         if kind == machine.relative
     }
     table = exported.get(TABLE)
+    pointers = {*exported.values(), *relocated.values(), file.header["e_entry"], *_initial(flags)} - {0}
+    outside = _outside_code(data, segments, table)
     entries = _entries(data, segments, relocated, table, machine) if table is not None else ()
     return Elf(
         digest=digest.of_bytes(data),
@@ -163,8 +176,18 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         uncovered_code=_uncovered(data, segments, file),
         named_code=_named_code(file, segments),
         notes=_notes(file),
-        paths=_paths(_outside_code(data, segments, table)),
+        paths=_paths(outside),
+        sources=tuple(sorted({match[0].decode("latin-1") for match in _SOURCE.finditer(outside)})),
+        named=tuple(sorted(exported.items())),
+        entered=tuple(sorted(at for at in pointers if any("x" in s.access and s.covers(at) for s in segments))),
+        fixed=file.header["e_type"] != "ET_DYN",
+        interpreter=any(s["p_type"] == "PT_INTERP" for s in file.iter_segments()),
     )
+
+
+def _initial(flags: dict[Any, int]) -> set[int]:
+    """What a loader calls by address; the arrays are read as relocated words."""
+    return {flags[tag] for tag in ("DT_INIT", "DT_FINI") if tag in flags}
 
 
 def _require_inside(file: Any, size: int) -> None:
