@@ -29,6 +29,7 @@ _TABLE_MAGIC = 0x4B544631
 _TABLE = struct.Struct("<14I3Q2I")
 _FUNCTION = struct.Struct("<QIIQ")
 _R, _W, _X = 4, 2, 1
+_ELF_32, _ELF_64, _ET_REL = b"\x7fELF\x01\x01", b"\x7fELF\x02\x01", 1  # little-endian
 _LARGEST = 1 << 30  # of a segment in memory: KF_MAX_SPAN of the loader
 _MALFORMED = (  # what pyelftools raises where a file is not what it says
     ELFError,
@@ -114,6 +115,12 @@ class Elf:
     """It runs at one address only."""
     interpreter: bool = False
     """It asks for a program that loads it."""
+
+
+def is_object(data: bytes, machine: str) -> bool:
+    """Whether the bytes begin as a relocatable ELF file of a machine: a linker takes text for a script of its own."""
+    kind = _ELF_32 if MACHINES[machine].bits == 32 else _ELF_64
+    return data[:6] == kind and data[16:20] == struct.pack("<2H", _ET_REL, MACHINES[machine].elf_machine)
 
 
 def read(path: Path) -> Elf:

@@ -134,6 +134,14 @@ def golden_vectors(data: bytes) -> Callable[[Path], None]:
             Golden((12,), (12,), (Case((0,), (bytes(12),)),)).to_bytes(),
             "its outputs have 12 bytes, those of the model 8",
         ),
+        (
+            Golden((12,), (8,), (Case((0,), (bytes(8),)),), absolute=0.999).to_bytes(),
+            "its absolute tolerance is 0.999, the product's is 0.0001",
+        ),
+        (
+            Golden((12,), (8,), (Case((0,), (bytes(8),)),), relative=0.0011).to_bytes(),
+            "its relative tolerance is 0.0011, the product's is 0.001",
+        ),
         (Golden((), (8,), (Case((), (bytes(8),)),)).to_bytes(), "its inputs have no bytes, those of the model 12"),
     ],
 )

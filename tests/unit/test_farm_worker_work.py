@@ -83,6 +83,7 @@ def test_external_data_cannot_take_the_place_of_the_request(farm: Session, tmp_p
     [
         (Code.MODEL_INVALID, Reason.COMPILE_ERROR),
         (Code.CHILD_TIMEOUT, Reason.LIMIT_EXCEEDED),
+        (Code.TOOL_TIMEOUT, Reason.LIMIT_EXCEEDED),
         (Code.CHILD_MEMORY, Reason.LIMIT_EXCEEDED),
         (Code.CHILD_KILLED, Reason.CHILD_DIED),
         (Code.RESULT_REFUSED, Reason.RESULT_REFUSED),
