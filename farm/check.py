@@ -25,6 +25,8 @@ Outputs = Mapping[str, Array]
 Answers = dict[Digest, Outputs]
 """What the reference runtime answered, by the digest of model and inputs."""
 NATIVE_CASES, EMULATED_CASES = 10, 1
+_PEER = "onnxruntime"
+_HINT = " Of Resize and ConvTranspose see first docs/reference/onnxruntime.md: where onnxruntime answers otherwise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Report:
             Code.OUTSIDE_TOLERANCE,
             f"{self.name} for {self.target} is outside the tolerance",
             f"case {case}: {found.describe()}",
-            "Do not ship this payload; report the model and the case.",
+            "Do not ship this payload; report the model and the case." + (_HINT if self.against == _PEER else ""),
             {"case": case, "output": found.output, "index": list(found.index)},
         )
 
@@ -163,7 +165,7 @@ def _how(runner: Runner) -> str:
 
 
 def _peer(expected: Sequence[Outputs]) -> str:
-    return "the outputs in the folder" if expected else "onnxruntime"
+    return "the outputs in the folder" if expected else _PEER
 
 
 def worst_of(ours: Sequence[Outputs], theirs: Sequence[Outputs]) -> tuple[tuple[int, Agreement], ...]:

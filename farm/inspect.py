@@ -14,7 +14,7 @@ from kernelfarm.golden import Golden
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, AttestationView, BundleView, PayloadView
 from signing import dsse
-from toolchains import elf, gate, target
+from toolchains import elf, gate, products, target
 
 HardeningReader = Callable[[Path, str], dict[str, Any]]
 """From a linked file and the name of its target (empty: unknown) to what the file's bytes say."""
@@ -40,6 +40,8 @@ def read_hardening(path: Path, name: str) -> dict[str, Any]:
         "undefined": list(facts.undefined),
         "notes": list(facts.notes),
     }
+    if path.name in (LIBRARY, PROGRAM) or products.resembles(facts):
+        return {**plain, **_product(path, name or products.target_of(facts.machine))}
     if name not in target.names():
         return plain
     report = gate.report(target.load(name), gate.inspect(path))
@@ -50,6 +52,19 @@ def read_hardening(path: Path, name: str) -> dict[str, Any]:
         },
         "impossible": [str(item) for item in report.impossible],
         "vectors": {use.register_class: use.instructions for use in report.vectors},
+    }
+
+
+def _product(path: Path, name: str) -> dict[str, Any]:
+    """The properties of the library or the program, which are the same for every target of a machine."""
+    if name not in target.names():
+        return {}
+    report = products.report(target.load(name), products.inspect(path))
+    return {
+        "properties": {
+            str(item.property): {"holds": item.holds, "evidence": item.evidence} for item in report.findings
+        },
+        "impossible": [str(item) for item in report.impossible],
     }
 
 
@@ -89,7 +104,7 @@ def _payload(view: BundleView, payload: PayloadView, hardening: HardeningReader)
         "header": _header(view.folder.read_blob(_require(payload, HEADER))),
         "golden": _bundled_golden(view, payload),
         "hardening": _linked(view, payload, KERNELS, payload.target, hardening),
-        "runtime": {title: _linked(view, payload, title, "", hardening) for title in (LIBRARY, PROGRAM)},
+        "runtime": {title: _linked(view, payload, title, payload.target, hardening) for title in (LIBRARY, PROGRAM)},
     }
 
 

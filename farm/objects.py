@@ -22,6 +22,8 @@ from farm.actions import Job
 from kernelfarm import canonical, digest, files, objects
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.objects import Entry
+from toolchains import elf
+from toolchains.target import Target
 
 LIMIT_BYTES = 1 << 30
 """Of all entries together; the oldest go first."""
@@ -47,16 +49,19 @@ class ObjectCache:
         Raises `FarmError` STORE_CORRUPT for one that is none, OBJECT_DIFFERS after a removal: see the module.
         """
         folder = self.folder(job)
+        machine = Target.from_json(job.target).machine
         contradicted = []
         for path in reported:
-            data = path.read_bytes()
-            fresh = Entry.from_bytes(data, path.name)
-            held = _held(folder / path.name)
+            fresh = Entry.read(path)
+            if not elf.is_object(fresh.data, machine):
+                raise FarmError(Code.STORE_CORRUPT, f"the object {path.name} of a compile is none of {machine}")
+            held = _held(folder / path.name, machine)
             if held is not None and held != fresh:
                 (folder / path.name).unlink(missing_ok=True)
                 contradicted.append(path.name)
             elif held is None:
-                files.atomic_write(folder / path.name, data, mode=0o444)
+                _clear(folder / path.name)
+                files.atomic_write(folder / path.name, fresh.to_bytes(), mode=0o444)
         if reported:
             self._trim()
         if contradicted:
@@ -74,7 +79,7 @@ class ObjectCache:
             if excess <= 0:
                 return
             with contextlib.suppress(OSError):
-                Path(oldest).unlink()
+                _clear(Path(oldest))
             excess -= size
 
 
@@ -92,12 +97,25 @@ def scope(job: Job) -> str:
     return digest.hex_of(canonical.digest_of(parts))
 
 
-def _held(path: Path) -> Entry | None:
-    """The entry in the cache; None when it is missing or damaged, which a fresh one mends."""
+def _held(path: Path, machine: str) -> Entry | None:
+    """The entry in the cache; None when it is missing or no object of the machine, which a fresh one mends.
+
+    What a compile does not take (`kernelc.lowering.objects`) counts as missing here, or its replacement would be told
+    as a contradiction.
+    """
     try:
-        return Entry.from_bytes(path.read_bytes(), path.name)
-    except (FarmError, OSError):
+        found = Entry.read(path)
+    except (FarmError, FileNotFoundError):
         return None
+    return found if elf.is_object(found.data, machine) else None
+
+
+def _clear(path: Path) -> None:
+    """Remove a file, or a folder that stands where a file should; a link is removed itself."""
+    if path.is_dir() and not path.is_symlink():
+        files.remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _differs(job: Job, names: Sequence[str]) -> FarmError:

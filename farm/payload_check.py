@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from farm.payload import GOLDEN, HARDENING, HEADER, KERNELS, MEDIA_TYPES, WEIGHTS, as_file
+from farm.payload import (
+    GOLDEN,
+    HARDENING,
+    HEADER,
+    INCLUDE,
+    KERNELS,
+    LIBRARY,
+    MEDIA_TYPES,
+    PROGRAM,
+    WEIGHTS,
+    as_file,
+)
 from kernelfarm import canonical, golden, oci
 from kernelfarm.device import BlobKind, PayloadHeader
 from kernelfarm.errors import Code, FarmError
@@ -14,7 +27,7 @@ from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
-from toolchains import features, gate, target
+from toolchains import features, gate, products, target
 from toolchains.machines import MACHINES
 from toolchains.properties import FLOOR, Property
 from toolchains.target import Hardening, Target
@@ -76,11 +89,12 @@ def _require_header(header: PayloadHeader, payload: PayloadView, config: Mapping
 
 
 def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str, Any]) -> str:
-    """The golden vectors are well formed, and for tensors of the sizes that config.json has."""
+    """The golden vectors are well formed, as strict as the product, for tensors of the sizes that config.json has."""
     blob = payload.files[GOLDEN]
     name = oci.blob_name(blob.digest)
     with as_file(view, blob, GOLDEN) as path:
         found = Golden.from_bytes(path.read_bytes(), name)
+    found.require_tolerance(name)
     try:
         found.require_fits(config, name)
     except (KeyError, TypeError) as reason:
@@ -90,19 +104,36 @@ def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str,
 
 
 def _require_hardening(view: BundleView, payload: PayloadView, known: Target, said: Mapping[str, Any]) -> str:
-    """The linked kernels, read again, are what hardening.json says of them, and every property in it holds."""
-    name = oci.blob_name(payload.files[KERNELS].digest)
+    """Kernels, library and program, read again, are what hardening.json says of them, and every property holds."""
+    header = view.folder.read_blob(payload.files[INCLUDE]).decode("utf-8", "replace")
+    with _linked(view, payload, KERNELS) as path:
+        kernels = gate.require(known, gate.inspect(path))
+    shipped = []
+    for title in (LIBRARY, PROGRAM):
+        with _linked(view, payload, title) as path:
+            shipped.append(products.require(known, products.inspect(path, header)))
+    read = dataclasses.replace(kernels, products=tuple(shipped)).to_json()
+    for title, found, claimed in (
+        (KERNELS, {**read, "products": []}, {**said, "products": []}),
+        (f"{LIBRARY} or {PROGRAM}", read, said),
+    ):
+        if canonical.dumps(found) != canonical.dumps(claimed):
+            file = oci.blob_name(payload.files[HARDENING].digest)
+            why = f"{title} of {payload.target} has another hardening than it says"
+            raise fault(Code.PAYLOAD_INCONSISTENT, file, why)
+    count = len(kernels.findings), len({finding.property for one in shipped for finding in one.findings})
+    return f"{count[0]} properties, as read from {KERNELS}, {count[1]} from {LIBRARY} and {PROGRAM}"
+
+
+@contextmanager
+def _linked(view: BundleView, payload: PayloadView, title: str) -> Iterator[Path]:
+    """A linked file of the payload; an error about it names its blob."""
+    name = oci.blob_name(payload.files[title].digest)
     try:
-        with as_file(view, payload.files[KERNELS], KERNELS) as linked:
-            read = gate.require(known, gate.inspect(linked))
+        with as_file(view, payload.files[title], title) as path:
+            yield path
     except FarmError as error:
         raise FarmError(error.code, error.what, error.why, error.next_step, {**error.detail, "file": name}) from error
-    if canonical.dumps(read.to_json()) != canonical.dumps(said):
-        file = oci.blob_name(payload.files[HARDENING].digest)
-        raise fault(
-            Code.PAYLOAD_INCONSISTENT, file, f"{KERNELS} of {payload.target} has another hardening than it says"
-        )
-    return f"{len(read.findings)} properties, as read from {KERNELS}"
 
 
 def _target(payload: PayloadView, config: Mapping[str, Any], said: Mapping[str, Any]) -> Target:

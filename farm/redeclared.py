@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from google.protobuf.message import DecodeError
 
 
 def redeclared(model: Path, shapes: Mapping[str, Sequence[int]]) -> bytes | None:
-    """The model's bytes with these sizes of its inputs; None where the file will do. External data stays put."""
-    proto = onnx.load(model, load_external_data=False)
+    """The model's bytes with these sizes of its inputs; None where the file will do. External data stays put.
+
+    A file that is no model will do as well: the other runtime is to say what it thinks of it.
+    """
+    try:
+        proto = onnx.load(model, load_external_data=False)
+    except DecodeError:
+        return None
     graph = proto.graph
     weights = {tensor.name for tensor in graph.initializer}
     defaulted = [info for info in graph.input if info.name in weights]

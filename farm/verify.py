@@ -49,6 +49,11 @@ class Check:
         """It holds."""
         return self.error is None
 
+    @property
+    def unmade(self) -> bool:
+        """It could not be made here: this machine lacks something, which says nothing about the bundle."""
+        return self.error is not None and self.error.status is Status.ENVIRONMENT
+
     def to_json(self) -> dict[str, Any]:
         """The line as a JSON object."""
         error = {} if self.error is None else {"error": self.error.to_json()}
@@ -79,16 +84,22 @@ class Report:
 
     @property
     def status(self) -> Status:
-        """Exit status: a bad bundle (1) weighs more than a policy that refuses it (4)."""
+        """Exit status: a bad bundle (1) weighs more than a check that could not be made here (3) or a policy (4)."""
         statuses = sorted({error.status for error in self.errors})
         return statuses[0] if statuses else Status.DONE
 
+    @property
+    def unmade(self) -> bool:
+        """Nothing bad was found, but not everything could be checked on this machine."""
+        return self.status is Status.ENVIRONMENT
+
     def to_json(self) -> dict[str, Any]:
         """The report as JSON, schema "verify-report/1"."""
+        verdict = "verified" if self.ok else "incomplete" if self.unmade else "refused"
         return {
             "schema": "verify-report/1",
             "ok": self.ok,
-            "signature": ("verified" if self.ok else "refused") if self.signed else "not checked",
+            "signature": verdict if self.signed else "not checked",
             "key": self.keyid,
             "digest": self.digest,
             "name": self.name,
@@ -104,7 +115,8 @@ class Report:
         try:
             yield found.append
         except FarmError as error:
-            self.checks.append(Check(name, str(error.detail.get("file", subject)), error=error))
+            file = subject if error.status is Status.ENVIRONMENT else str(error.detail.get("file", subject))
+            self.checks.append(Check(name, file, error=error))
         else:
             self.checks.append(Check(name, subject, "; ".join(found)))
 

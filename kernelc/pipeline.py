@@ -6,6 +6,7 @@ Nothing of machine, clock or folder reaches the output: sources are compiled ins
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from kernelfarm import canonical, device, digest, files, golden, objects
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
-from toolchains import features, gate, runtime_build, zig
+from toolchains import features, gate, products, runtime_build, zig
 from toolchains.machines import MACHINES
 from toolchains.target import Target
 
@@ -128,10 +129,11 @@ def _back(
     _write(payload / WEIGHTS, program.weights.data)
     stages.record("weights", digest.of_bytes(program.weights.data))
     _link(program, request, entries, work, payload / KERNELS, stages)
-    report = gate.require(target, gate.inspect(payload / KERNELS, program.kernels))
+    kernels = gate.require(target, gate.inspect(payload / KERNELS, program.kernels))
+    _runtime(target, work, payload, stages)
+    report = dataclasses.replace(kernels, products=products.require_both(target, payload))
     _write(payload / HARDENING, canonical.encode(report))
     stages.record("gate", digest.of_file(payload / HARDENING))
-    _runtime(target, work, payload, stages)
     return program
 
 

@@ -83,6 +83,12 @@ class Golden:
         _check(golden, name)
         return golden
 
+    def require_tolerance(self, name: str = NAME) -> None:
+        """Raise `FarmError` DEVICE_FILE_INVALID where the tolerance is wider than the product's."""
+        for label, given, most in (("absolute", self.absolute, ABSOLUTE), ("relative", self.relative, RELATIVE)):
+            widest = max(most, *struct.unpack("<f", struct.pack("<f", most)))  # the file holds a float32
+            _require(given <= widest, name, f"its {label} tolerance is {given:.3g}, the product's is {most:.3g}")
+
     def require_fits(self, config: Mapping[str, Any], name: str = NAME) -> None:
         """Raise `FarmError` DEVICE_FILE_INVALID unless the sizes are those of a payload's config.json, in its order."""
         for label, sizes in (("inputs", self.inputs), ("outputs", self.outputs)):

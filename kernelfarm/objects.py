@@ -6,8 +6,11 @@ what else decides the bytes (compiler, tools, target) is the business of who kee
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from kernelfarm import canonical, digest
@@ -32,6 +35,24 @@ class Entry:
     def to_bytes(self) -> bytes:
         """The file."""
         return canonical.encode(_Head(self.llvm, digest.of_bytes(self.data))) + b"\n" + self.data
+
+    @classmethod
+    def read(cls, path: Path) -> Entry:
+        """The entry in a file of a folder that somebody else may have filled; follows no link, waits for no writer.
+
+        Raises `FileNotFoundError`, and `FarmError` STORE_CORRUPT for anything but an entry in a plain file.
+        """
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as stream:  # refuses a folder
+                facts = os.fstat(handle)
+                if not stat.S_ISREG(facts.st_mode) or facts.st_size > ENTRY_LIMIT:
+                    raise _corrupt(path.name, f"it is not a plain file of at most {ENTRY_LIMIT} bytes")
+                return cls.from_bytes(stream.read(ENTRY_LIMIT), path.name)
+        except FileNotFoundError:
+            raise
+        except OSError as reason:
+            raise _corrupt(path.name, reason.strerror or str(reason)) from reason
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Entry:

@@ -40,7 +40,7 @@ def foreign(target: Target, forms: Sequence[tuple[str, int]]) -> list[tuple[int,
         ]
         argv += ["-ferror-limit=0", "-o", "forms.o"]
         try:
-            run_tool(argv, cwd=source.parent, timeout_s=120, what="assembling forms of instruction")
+            run_tool(argv, cwd=source.parent, what="assembling forms of instruction")
         except FarmError as reason:
             refused = _REFUSED.findall(reason.detail.get("stderr", ""))
             if reason.code is not Code.TOOL_FAILED or not refused:

@@ -62,14 +62,29 @@ def load(name: str) -> Device:
     raise FarmError(
         Code.DEVICE_UNKNOWN,
         f"unknown device {name!r}",
-        next_step=hint or "`farm targets --devices` lists them.",
+        next_step=hint
+        or f"Write {PREFIX}NAME, such as {PREFIX}{next(iter(known))}: `farm targets --devices` lists them.",
         detail={"device": name, "nearest": near},
     )
 
 
 def resolve(word: str) -> str:
-    """The target's name for "device:NAME"; every other word as it is."""
-    return load(word.removeprefix(PREFIX)).target if word.startswith(PREFIX) else word
+    """The target's name for "device:NAME"; every other word as it is.
+
+    Raises `FarmError` DEVICE_UNKNOWN, and TARGET_UNKNOWN for a device's name that lacks its prefix.
+    """
+    if word.startswith(PREFIX):
+        return load(word.removeprefix(PREFIX)).target
+    near = [] if word in target.names() else difflib.get_close_matches(word.lower(), catalogue(), n=3, cutoff=0.8)
+    if near:
+        raise FarmError(
+            Code.TARGET_UNKNOWN,
+            f"unknown target {word!r}",
+            f"a device's name is written with {PREFIX!r} before it",
+            f"Did you mean {' or '.join(PREFIX + name for name in near)}?",
+            {"target": word, "nearest": [PREFIX + name for name in near]},
+        )
+    return word
 
 
 def _device(file: str, name: str, entry: Any) -> Device:

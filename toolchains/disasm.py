@@ -74,8 +74,9 @@ def objdump_path(machine: str = "x86-64") -> Path:
 
 
 def _debian_path(machine: str) -> Path:
-    path = emulator.find("llvm-objdump", _DEBIAN_FOLDER) or emulator.find("llvm-objdump-19")
-    if path is None:
+    found = emulator.find("llvm-objdump", _DEBIAN_FOLDER), emulator.find("llvm-objdump-19")
+    paths = [path for path in found if path is not None]
+    if not paths:
         raise FarmError(
             Code.TOOL_MISSING,
             f"the disassembler for {machine} is missing",
@@ -83,18 +84,28 @@ def _debian_path(machine: str) -> Path:
             "Run `make tools`.",
             {"tool": "llvm-objdump-19"},
         )
-    argv, libraries = [str(path), "--version"], emulator.libraries()
-    said = run_tool(argv, cwd=path.parent, timeout_s=60, extra_env=libraries, what=f"asking {path.name}")
-    if f"version {DEBIAN_VERSION}\n" not in said:
-        first = said.strip().splitlines()[0] if said.strip() else "nothing"
-        raise FarmError(
-            Code.TOOL_CHANGED,
-            f"the disassembler for {machine} is not version {DEBIAN_VERSION}",
-            f"it says {first!r}",
-            "Run `make tools`.",
-            {"tool": "llvm-objdump-19"},
+    answers = {path: _version(path) for path in paths}
+    for path, said in answers.items():
+        if f"version {DEBIAN_VERSION}\n" in said:
+            return path
+    first = (answers[paths[0]].strip() or "nothing").splitlines()[0]
+    raise FarmError(
+        Code.TOOL_CHANGED,
+        f"the disassembler for {machine} is not version {DEBIAN_VERSION}",
+        f"it says {first!r}",
+        "Run `make tools`.",
+        {"tool": "llvm-objdump-19"},
+    )
+
+
+def _version(path: Path) -> str:
+    """What a tool says of itself; why it cannot, when it cannot: another may be there."""
+    try:
+        return run_tool(
+            [str(path), "--version"], cwd=path.parent, extra_env=emulator.libraries(), what=f"asking {path.name}"
         )
-    return path
+    except FarmError as reason:
+        return str(reason)
 
 
 def scan(
@@ -104,7 +115,6 @@ def scan(
     *,
     skip: Iterable[int] = (),
     entries: Iterable[int] | None = None,
-    timeout_s: float = 120.0,
 ) -> CodeFacts:
     """Disassembles a file of a machine; with a `target`, what is not in its CPU and features does not decode.
 
@@ -116,11 +126,27 @@ def scan(
     text = run_tool(
         [*argv, path.name],
         cwd=path.parent,
-        timeout_s=timeout_s,
         extra_env=emulator.libraries(),
         what=f"disassembling {path.name}",
     )
     return parse(text, machine, skip, entries)
+
+
+def baseline_text(path: Path, machine: str) -> str:
+    """llvm-objdump's text of a file with the features of the machine's oldest supported CPU alone; raises as `scan`."""
+    argv = [str(objdump_path(machine)), "--disassemble", "--no-show-raw-insn", "--no-leading-headers"]
+    return run_tool(
+        [*argv, *MACHINES[machine].baseline_objdump, path.name],
+        cwd=path.parent,
+        extra_env=emulator.libraries(),
+        what=f"disassembling {path.name}",
+    )
+
+
+def lines(text: str) -> dict[int, str]:
+    """The instruction at each address of such a text, without comments; Hexagon's keep the braces of their packets."""
+    matches = (match for match in map(_LINE.match, text.splitlines()) if match)
+    return {int(match[1], 16): " ".join(_COMMENT.sub("", match[2]).split()) for match in matches}
 
 
 def _of_target(target: Target) -> list[str]:
@@ -151,7 +177,7 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
         reader.step(instruction)
         if used := reader.width(instruction):
             widest[used] += 1
-        forms.setdefault(_form(instruction), (instruction, address))
+        forms.setdefault(form(instruction), (instruction, address))
     vectors = tuple(VectorUse(name, widest[name]) for name in CLASSES[machine] if widest[name])
     listed = tuple(value for _, value in sorted(forms.items()))
     return CodeFacts(len(found), tuple(indirect), vectors, tuple(sorted(undecoded)), listed, tuple(found))
@@ -171,7 +197,7 @@ def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, s
 _NUMBER = re.compile(r"-?0x[0-9a-f]+|(?<=%[xyz]mm)(?:[0-9]\b|1[0-5])")
 
 
-def _form(instruction: str) -> str:
+def form(instruction: str) -> str:
     """The instruction without what does not decide which feature it belongs to."""
     return _NUMBER.sub("", instruction.split(" <")[0])
 

@@ -29,6 +29,7 @@ _TABLE_MAGIC = 0x4B544631
 _TABLE = struct.Struct("<14I3Q2I")
 _FUNCTION = struct.Struct("<QIIQ")
 _R, _W, _X = 4, 2, 1
+_ELF_32, _ELF_64, _ET_REL = b"\x7fELF\x01\x01", b"\x7fELF\x02\x01", 1  # little-endian
 _LARGEST = 1 << 30  # of a segment in memory: KF_MAX_SPAN of the loader
 _MALFORMED = (  # what pyelftools raises where a file is not what it says
     ELFError,
@@ -44,6 +45,7 @@ _MALFORMED = (  # what pyelftools raises where a file is not what it says
     ValueError,
 )
 _PATH = re.compile(rb"/(?:[\w.+@-]{2,}/)+[\w.+@-]{3,}")
+_SOURCE = re.compile(rb"[\w.+-]{2,}\.(?:c|h|zig|o)\b|site-packages")
 _SHORTEST_PATH = 10  # shorter ones would be met by chance among numbers
 _FLAGS_NOW, _FLAGS_1_NOW, _FLAGS_TEXTREL = 8, 1, 4
 
@@ -103,6 +105,22 @@ class Elf:
     """Symbols inside code: a disassembler begins anew at each, or takes what follows for data."""
     notes: tuple[str, ...]
     paths: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    """Names of source and object files, and of a builder's folders, outside of the code."""
+    named: tuple[tuple[str, int], ...] = ()
+    """(name, address) of what is exported."""
+    entered: tuple[int, ...] = ()
+    """Where its code can be entered from outside: what is exported, the entry point, and code that data points to."""
+    fixed: bool = False
+    """It runs at one address only."""
+    interpreter: bool = False
+    """It asks for a program that loads it."""
+
+
+def is_object(data: bytes, machine: str) -> bool:
+    """Whether the bytes begin as a relocatable ELF file of a machine: a linker takes text for a script of its own."""
+    kind = _ELF_32 if MACHINES[machine].bits == 32 else _ELF_64
+    return data[:6] == kind and data[16:20] == struct.pack("<2H", _ET_REL, MACHINES[machine].elf_machine)
 
 
 def read(path: Path) -> Elf:
@@ -139,6 +157,8 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         if kind == machine.relative
     }
     table = exported.get(TABLE)
+    pointers = {*exported.values(), *relocated.values(), file.header["e_entry"], *_initial(flags)} - {0}
+    outside = _outside_code(data, segments, table)
     entries = _entries(data, segments, relocated, table, machine) if table is not None else ()
     return Elf(
         digest=digest.of_bytes(data),
@@ -163,8 +183,18 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         uncovered_code=_uncovered(data, segments, file),
         named_code=_named_code(file, segments),
         notes=_notes(file),
-        paths=_paths(_outside_code(data, segments, table)),
+        paths=_paths(outside),
+        sources=tuple(sorted({match[0].decode("latin-1") for match in _SOURCE.finditer(outside)})),
+        named=tuple(sorted(exported.items())),
+        entered=tuple(sorted(at for at in pointers if any("x" in s.access and s.covers(at) for s in segments))),
+        fixed=file.header["e_type"] != "ET_DYN",
+        interpreter=any(s["p_type"] == "PT_INTERP" for s in file.iter_segments()),
     )
+
+
+def _initial(flags: dict[Any, int]) -> set[int]:
+    """What a loader calls by address; the arrays are read as relocated words."""
+    return {flags[tag] for tag in ("DT_INIT", "DT_FINI") if tag in flags}
 
 
 def _require_inside(file: Any, size: int) -> None:

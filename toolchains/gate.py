@@ -13,7 +13,7 @@ from toolchains import assembler, disasm, elf, x86
 from toolchains.disasm import CodeFacts
 from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
 from toolchains.machines import MACHINES
-from toolchains.properties import Property
+from toolchains.properties import ProductProperty, Property
 from toolchains.target import Target
 
 _PAGE = 65536
@@ -46,7 +46,7 @@ class Facts:
 class Finding:
     """A property: whether it holds, the evidence or the fault, and the function and offset (address) of a fault."""
 
-    property: Property
+    property: Property | ProductProperty
     holds: bool
     evidence: str
     function: str = ""
@@ -54,10 +54,23 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The hardening of one kernel object as read from its bytes: the payload's hardening.json."""
+class Product:
+    """The hardening of the library or the program that a payload ships, as `toolchains.products` reads it."""
 
-    SCHEMA: ClassVar[str] = "hardening/1"
+    file: str
+    object: str
+    findings: tuple[Finding, ...]
+    impossible: tuple[Property, ...]
+    functions: int
+    """How many are reached from where the file can be entered."""
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The hardening of kernels and products as read from their bytes: the payload's hardening.json."""
+
+    SCHEMA: ClassVar[str] = "hardening/2"
 
     target: str
     object: str
@@ -66,9 +79,10 @@ class Report:
     entries: int
     instructions: int
     vectors: tuple[disasm.VectorUse, ...]
+    products: tuple[Product, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object, schema "hardening/1"."""
+        """JSON object, schema "hardening/2"."""
         value: dict[str, Any] = canonical.to_json(self)
         return value
 
@@ -86,6 +100,11 @@ def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
     data = path.read_bytes()
     words += [at for word in words for at in elf.padding(data, facts, word)]
     return disasm.scan(path, facts.machine, target, skip=words, entries=[entry.address for entry in facts.entries])
+
+
+def check(wanted: Property, target: Target, facts: Facts) -> Finding:
+    """One property."""
+    return _CHECKS[wanted](target, facts)
 
 
 def report(target: Target, facts: Facts) -> Report:
@@ -184,8 +203,9 @@ def _no_indirect_branch(_: Target, facts: Facts) -> Finding:
     return _first(Property.NO_INDIRECT_BRANCH, faults, facts, f"none in {facts.code.instructions} instructions")
 
 
-def _relro(_: Target, facts: Facts) -> Finding:
-    relro, table = facts.elf.relro, facts.elf.table_address
+def sealed(_: Target, facts: Facts) -> Finding:
+    """Whether all data is read-only after relocation, on pages of 64 KiB."""
+    relro = facts.elf.relro
     if relro is None:
         return Finding(Property.RELRO, False, "no segment is read-only after relocation")
     start, end = relro[0], relro[0] + relro[1]
@@ -198,9 +218,17 @@ def _relro(_: Target, facts: Facts) -> Finding:
         return Finding(Property.RELRO, False, f"data at {left[0].address:#x} stays writable", offset=left[0].address)
     if start % _PAGE or end % _PAGE:
         return Finding(Property.RELRO, False, f"{start:#x}..{end:#x} does not fill pages of 64 KiB", offset=start)
-    if table is None or not start <= table < end:
-        return Finding(Property.RELRO, False, "the entry table is outside of it", TABLE, table or 0)
-    return Finding(Property.RELRO, True, f"{start:#x}..{end:#x}, {TABLE} inside")
+    return Finding(Property.RELRO, True, f"{start:#x}..{end:#x}")
+
+
+def _relro(target: Target, facts: Facts) -> Finding:
+    found, table = sealed(target, facts), facts.elf.table_address
+    if found.holds and facts.elf.relro is not None:
+        start, size = facts.elf.relro
+        if table is None or not start <= table < start + size:
+            return Finding(Property.RELRO, False, "the entry table is outside of it", TABLE, table or 0)
+        return Finding(Property.RELRO, True, f"{found.evidence}, {TABLE} inside")
+    return found
 
 
 def _no_wx(_: Target, facts: Facts) -> Finding:

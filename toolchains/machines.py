@@ -20,7 +20,8 @@ class Machine:
 
     `helpers`: it lacks instructions that C has, such as division, for which compilers call functions. `literals`:
     constants stand among the code. `debian`: only Debian's llvm-19 disassembles it. `objdump` are the disassembler's
-    flags where no target is meant. `trap` is the exit status of a program that KCFI stops.
+    flags where no target is meant, `baseline_objdump` those for the oldest supported CPU.
+    `trap` is the exit status of a program that KCFI stops.
     """
 
     bits: int
@@ -41,6 +42,7 @@ class Machine:
     literals: bool
     debian: bool
     objdump: tuple[str, ...]
+    baseline_objdump: tuple[str, ...]
     trap: int
 
 
@@ -69,6 +71,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             literals=False,
             debian=False,
             objdump=("--mattr=+all",),
+            baseline_objdump=("--mcpu=generic",),
             trap=_SIGTRAP,
         ),
         "armv7": Machine(
@@ -90,6 +93,10 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             literals=True,
             debian=False,
             objdump=("--mattr=+armv7-a,+neon,+vfp4,+d32,+hwdiv-arm,+mp,-thumb-mode",),
+            baseline_objdump=(
+                "--mcpu=generic",
+                "--mattr=+armv7-a,+vfp3d16,-neon,-vfp4,-d32,-hwdiv-arm,-hwdiv,-thumb-mode",
+            ),
             trap=_SIGILL,
         ),
         "hexagon": Machine(
@@ -112,6 +119,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             literals=False,
             debian=True,
             objdump=("--mcpu=hexagonv67",),
+            baseline_objdump=("--mcpu=hexagonv67",),
             trap=CFI_FAIL,
         ),
         "riscv64": Machine(
@@ -135,6 +143,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             literals=False,
             debian=True,
             objdump=("--mattr=+m,+a,+f,+d,+c,+v,+zicsr,+zifencei,+zba,+zbb,+zbs",),
+            baseline_objdump=("--mattr=+m,+a,+f,+d,+c,+zicsr,+zifencei,-v,-zba,-zbb,-zbs",),
             trap=_SIGTRAP,
         ),
         "x86-64": Machine(
@@ -156,6 +165,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
             literals=False,
             debian=False,
             objdump=(),
+            baseline_objdump=(),
             trap=_SIGILL,
         ),
     }

@@ -41,6 +41,18 @@ class Property(StrEnum):
     """No absolute path of a builder stands in the file."""
 
 
+class ProductProperty(StrEnum):
+    """What only the library and the program can have, beside those of `Property` that are no matter of kernels alone.
+
+    Every target's products have them.
+    """
+
+    POSITION_INDEPENDENT = "position-independent"
+    """It is loaded anywhere, by no interpreter but the process that wants it."""
+    STACK_PROTECTOR = "stack-protector"
+    """Functions compare their canary, and go to a trap where it differs."""
+
+
 FLOOR: frozenset[Property] = frozenset(Property) - {Property.FULL_WIDTH}
 """What no target may leave out unless it cannot have it: all that is about safety. A member that is added later has to
 be taken out here as well, since bundles in the field do not speak of it."""

@@ -119,7 +119,7 @@ def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, i
     argv = [str(zig.zig_path()), "build-obj", "-O", "ReleaseSmall", "-fstrip", "-fPIC"]
     argv += ["-target", machine.zig, f"-mcpu={machine.zig_cpu}", str(source) if in_place else source.name]
     argv += [f"-femit-llvm-ir={source.stem}.ll", "-fno-emit-bin"]
-    run_tool(argv, cwd=work_dir, timeout_s=300, extra_env=cache, what=f"compiling {source.name}")
+    run_tool(argv, cwd=work_dir, extra_env=cache, what=f"compiling {source.name}")
     made = work_dir / f"{source.stem}.ll"
     text = ir.add_attributes(ir.add_module_flags(made.read_text(encoding="utf-8"), target), target)
     made.write_text(text, encoding="utf-8")

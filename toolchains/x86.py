@@ -35,6 +35,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "bmi": r"(andn|bextr|bls(i|r|msk)|tzcnt)[lqw]?",
         "bmi2": r"(bzhi|mulx|pdep|pext|rorx|sarx|shlx|shrx)[lq]?",
         "clflushopt": r"clflushopt|clwb|cldemote|clzero|ptwrite\w?|wbnoinvd",
+        "cx16": r"cmpxchg16b",
         "cmpccxadd": r"cmp\w+xadd|a(add|and|or|xor)[lq]?",
         "f16c": r"vcvtph2ps|vcvtps2ph",
         "fma": r"vfn?m(add|sub|addsub|subadd)(132|213|231)\w+",
@@ -50,13 +51,20 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "rdrnd": r"rd(rand|seed|pid|pru)[lqw]?",
         "rtm": r"x(begin|end|abort|test)",
         "sha": r"v?sha(1|256|512)\w+|vsm[34]\w+",
+        "sse3": r"(addsub|hadd|hsub)p[sd]|lddqu|movddup|movs[hl]dup|fisttp\w*",
+        "sse4.1": r"p?blend\w+|dpp[sd]|extractps|insertps|movntdqa|mpsadbw|packusdw|pcmpeqq|pextr[bdq]|phminposuw"
+        r"|pinsr[bdq]|p(max|min)(sb|sd|ud|uw)|pmov[sz]x\w+|pmuldq|pmulld|ptest|round[ps][sd]",
+        "sse4.2": r"crc32[bwlq]?|pcmp[ei]str\w+|pcmpgtq",
         "sse4a": r"extrq|insertq|movnts[sd]",
+        "ssse3": r"pabs[bwd]|palignr|ph(add|sub)(s?w|d)|pmaddubsw|pmulhrsw|pshufb|psign[bwd]",
         "tbm": r"blc(fill|i|ic|msk|s)[lq]?|bls(fill|ic)[lq]?|t1mskc[lq]?|tzmsk[lq]?",
         "waitpkg": r"umwait|umonitor|tpause|monitorx?|mwaitx?",
         "xop": r"vpcom(?!press)\w*|vph(add|sub)u?(bw|bd|bq|wd|wq|dq)|vpmac\w+|vpmadcs\w+|vpperm|vprot[bwdq]"
         r"|vpsh[al][bwdq]|vpermil2\w+|vfrcz\w+|vpcmov",
     }
 )
+_BELOW_AVX = frozenset({"cx16", "sse3", "ssse3", "sse4.1", "sse4.2"})
+"""What every processor with AVX has."""
 _NAMED = {feature: re.compile(rf"(?:{names})(?=\s|$)") for feature, names in _NAMES.items()}
 _APX = re.compile(r"%r(1[6-9]|2\d|3[01])[bwd]?\b")
 _PREFIX = re.compile(r"^(?:(?:rep\w*|lock|data16|addr32|notrack|cs|ds|es|fs|gs|ss|\{\w+\})\s+)+")
@@ -82,4 +90,5 @@ def encodings(target: Target, first: Iterable[tuple[int, int]]) -> list[tuple[in
 
 
 def _features(target: Target) -> set[str]:
-    return {feature[1:] for feature in target.cpu.features if feature.startswith("+")}
+    named = {feature[1:] for feature in target.cpu.features if feature.startswith("+")}
+    return named | (_BELOW_AVX if "avx" in named else frozenset())

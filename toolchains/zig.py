@@ -57,7 +57,6 @@ def compile_ir(
     *,
     optimise: str = "-O2",
     extra: Sequence[str] = (),
-    timeout_s: float = 120.0,
 ) -> None:
     """LLVM IR text to an object, without LTO.
 
@@ -78,7 +77,7 @@ def compile_ir(
         "-Werror",
     ]
     argv += [*extra, "-c", source.name, "-o", str(output.absolute())]
-    run_tool(argv, cwd=source.parent, timeout_s=timeout_s, what=f"compiling {source.name}")
+    run_tool(argv, cwd=source.parent, what=f"compiling {source.name}")
 
 
 def compile_c(
@@ -91,7 +90,6 @@ def compile_c(
     includes: Sequence[str] = (),
     defines: Sequence[str] = (),
     extra: Sequence[str] = (),
-    timeout_s: float = 120.0,
 ) -> None:
     """Freestanding C11 to an object, with KCFI, landing pads and the stack protector.
 
@@ -128,13 +126,13 @@ def compile_c(
     argv += [part for h in machine.headers for part in ("-isystem", str(zig_root() / "lib/libc/include" / h))]
     argv += [f"-ffile-prefix-map={zig_root()}=zig", *(f"-I{i}" for i in includes), *(f"-D{d}" for d in defines)]
     argv += [*extra, *(() if "-S" in extra else ("-c",)), str(name), "-o", str(output.absolute())]
-    run_tool(argv, cwd=folder, timeout_s=timeout_s, what=f"compiling {name}")
+    run_tool(argv, cwd=folder, what=f"compiling {name}")
 
 
-def link_kernels(objects: Sequence[Path], output: Path, target: Target, *, timeout_s: float = 120.0) -> None:
+def link_kernels(objects: Sequence[Path], output: Path, target: Target) -> None:
     """Objects to a kernel object that exports `kf_table` alone; their order does not count, their names must differ."""
     flags = ["-shared", "-e", "kf_table", *MACHINES[target.machine].link]
-    link(objects, output, flags, version_script="{ global: kf_table; local: *; };\n", timeout_s=timeout_s)
+    link(objects, output, flags, version_script="{ global: kf_table; local: *; };\n")
 
 
 def link(
@@ -143,7 +141,6 @@ def link(
     flags: Sequence[str],
     *,
     version_script: str | None = None,
-    timeout_s: float = 120.0,
 ) -> None:
     """Link with the hardening flags that every product shares; objects in the order of their names."""
     by_name = sorted(objects, key=lambda path: path.name)
@@ -159,5 +156,5 @@ def link(
     for path in by_name:  # links, so that the linker sees bare names
         (folder / path.name).symlink_to(path.absolute())
     argv = [str(zig_path()), "ld.lld", *LINK, *flags, *script, *(path.name for path in by_name)]
-    run_tool([*argv, "-o", str(output.absolute())], cwd=folder, timeout_s=timeout_s, what=f"linking {output.name}")
+    run_tool([*argv, "-o", str(output.absolute())], cwd=folder, what=f"linking {output.name}")
     shutil.rmtree(folder)  # kept on a failure, for the replay

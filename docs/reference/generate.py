@@ -25,7 +25,8 @@ def errors() -> str:
 
 def operators() -> str:
     """operators.md: the ONNX operators that are read, and the operations of the Media dialect."""
-    lines = ["# Operators", "", "## ONNX operators that are read", "", "| operator | handled from opset |", "|---|---|"]
+    lines = ["# Operators", "", "[Where onnxruntime answers otherwise](onnxruntime.md).", ""]
+    lines += ["## ONNX operators that are read", "", "| operator | handled from opset |", "|---|---|"]
     assert onnx_operators
     lines += [f"| {name} | {', '.join(map(str, registry.versions_of(name)))} |" for name in registry.supported()]
     lines += [

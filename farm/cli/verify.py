@@ -30,7 +30,8 @@ A policy of your own is a TOML file; every key but the first is optional:
   models = ["sha256:..."]                           model files, by digest
   tools = { ziglang = "0.17.0" }                    versions that must have been used
 
-Exit status: 0 verified, 1 bad (each line names the file), 2 wrong usage or no such key, 4 refused by the policy."""
+Exit status: 0 verified, 1 bad (each line names the file), 2 wrong usage or no such key, 3 a check could not be
+made on this machine, 4 refused by the policy."""
 
 
 @click.command("verify", cls=Command, epilog=EPILOG)
@@ -78,23 +79,40 @@ def _key_and_none() -> FarmError:
 
 
 def _print(report: Report) -> None:
-    marks = {True: output.style("ok ", "green"), False: output.style("BAD", "red")}
     width = max(len(check.name) for check in report.checks)
     for check in report.checks:
-        click.echo(f"{marks[check.ok]}  {check.name:{width}}  {_told(check)}")
-    for error in report.errors:
-        click.echo(f"bad: {error.detail.get('file', '')}  {error.code.number} {error.code.title}", err=True)
+        click.echo(f"{_mark(check)}  {check.name:{width}}  {_told(check)}")
+    for check in report.checks:
+        if check.error is not None:
+            _complain(check, check.error)
     if not report.signed:
         click.echo(output.style("SIGNATURES WERE NOT CHECKED: anybody can have made this bundle.", "yellow"))
     verdict = "VERIFIED" if report.signed else "WHOLE, BUT NOT VERIFIED"
+    missed = "NOT CHECKED TO THE END: this machine lacks something" if report.unmade else "NOT VERIFIED"
     what = f"{report.name} {report.version or ''}".strip()
-    click.echo("  ".join(filter(None, [verdict if report.ok else "NOT VERIFIED", what, report.digest])))
+    click.echo("  ".join(filter(None, [verdict if report.ok else missed, what, report.digest])))
+
+
+def _mark(check: Check) -> str:
+    if check.unmade:
+        return output.style("-- ", "yellow")
+    return output.style("ok ", "green") if check.ok else output.style("BAD", "red")
+
+
+def _complain(check: Check, error: FarmError) -> None:
+    """One line to standard error: what is bad, or what could not be checked here and what would help."""
+    if check.unmade:
+        click.echo(f"not checked: {check.name} of {check.subject}: {error}", err=True)
+    else:
+        click.echo(f"bad: {error.detail.get('file', '')}  {error.code.number} {error.code.title}", err=True)
 
 
 def _told(check: Check) -> str:
     """What stands behind a check's name: a good one is told briefly, a bad one with the whole name of its file."""
     if check.error is None:
         return f"{_short(check.subject)}  {check.found}"
+    if check.unmade:
+        return f"{_short(check.subject)}  could not be checked on this machine: {check.error.what}"
     role = f" ({check.found})" if check.found else ""
     return f"{check.subject}{role}  {check.error.code.title}: {check.error.why or check.error.what}"
 

@@ -92,7 +92,11 @@ def _named(inputs: Sequence[Declared], shapes: Mapping[str, tuple[int, ...]]) ->
         )
         if len(candidates) != 1:
             raise _mismatch("a shape without a name is given", f"the model has {_listed(i.name for i in inputs)}")
-        given.setdefault(candidates[0].name, shapes[""])
+        name = candidates[0].name
+        if name in given:
+            why = "once by its name and once without one"
+            raise _mismatch(f"the shape of input {shown(name)} is given twice", why, "Leave one of them out.")
+        given[name] = shapes[""]
     names = [declared.name for declared in inputs]
     for name in sorted(set(given) - set(names)):
         near = difflib.get_close_matches(name, names, 1)

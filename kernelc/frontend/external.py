@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 
 def locations(model: onnx.ModelProto) -> tuple[str, ...]:

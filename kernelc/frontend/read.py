@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from kernelc.frontend import wire
 from kernelc.frontend.site import shown

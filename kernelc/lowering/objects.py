@@ -15,13 +15,10 @@ from pathlib import Path
 from kernelc.lowering import llvm
 from kernelc.lowering.kernel import Kernel
 from kernelfarm.digest import Digest, hex_of, of_bytes, of_file
-from kernelfarm.errors import FarmError
+from kernelfarm.errors import Code, FarmError
 from kernelfarm.objects import Entry
-from toolchains import zig
+from toolchains import elf, zig
 from toolchains.target import Target
-
-TIMEOUT_S = 60.0
-"""For one kernel; a usual one takes a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def build_objects(
 
     `known` is a folder of entries to take instead, by the digests of the kernels' texts; None for none.
     """
-    objects = {symbol: found for symbol, kernel in kernels.items() if (found := _taken(known, kernel, folder))}
+    objects = {symbol: found for symbol, kernel in kernels.items() if (found := _taken(known, kernel, target, folder))}
     waiting: dict[str, tuple[Digest, Future[Path]]] = {}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         for symbol, kernel in kernels.items():
@@ -71,16 +68,21 @@ def build_objects(
     return {symbol: objects[symbol] for symbol in kernels}
 
 
-def _taken(known: Path | None, kernel: Kernel, folder: Path) -> Object | None:
-    """The object of an earlier compile, copied into `folder`; a damaged entry counts as none, and the log says so."""
+def _taken(known: Path | None, kernel: Kernel, target: Target, folder: Path) -> Object | None:
+    """The object of an earlier compile, copied into `folder`; a damaged entry counts as none, and the log says so.
+
+    So does one whose object is none of the target's machine.
+    """
     if known is None:
         return None
     source = known / hex_of(kernel.digest)
     try:
-        entry = Entry.from_bytes(source.read_bytes(), source.name)
+        entry = Entry.read(source)
+        if not elf.is_object(entry.data, target.machine):
+            raise FarmError(Code.STORE_CORRUPT, f"{source.name} is no object of {target.machine}")
     except FileNotFoundError:
         return None
-    except (FarmError, OSError) as reason:
+    except FarmError as reason:
         print(f"not taken from the object cache: {reason}", file=sys.stderr)
         return None
     path = folder / f"{kernel.symbol}.o"
@@ -90,5 +92,5 @@ def _taken(known: Path | None, kernel: Kernel, folder: Path) -> Object | None:
 
 def _compile(source: Path, target: Target) -> Path:
     output = source.with_suffix(".o")
-    zig.compile_ir(source, output, target, timeout_s=TIMEOUT_S)
+    zig.compile_ir(source, output, target)
     return output

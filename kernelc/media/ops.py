@@ -118,9 +118,10 @@ _TABLE = (
           attrs=(AttrDef("strides", "ints", least=1, length=2), AttrDef("pads", "ints", least=0, length=4),
                  AttrDef("dilations", "ints", least=1, length=2), AttrDef("group", "int", least=1))),
     OpDef("conv_transpose", "Transposed conv: element i of x adds x * w[k] to i * stride + k * dilation - pad of the "
-          "result; w is [C,O/group,KH,KW], b [O]; output_padding makes it larger at the end.", ("x", "w"), ("b",),
-          dtypes=FLOATS,
-          attrs=(AttrDef("strides", "ints", least=1, length=2), AttrDef("pads", "ints", least=0, length=4),
+          "result; w is [C,O/group,KH,KW], b [O]; output_padding makes it larger at the end, a negative pad "
+          "at its side.",
+          ("x", "w"), ("b",), dtypes=FLOATS,
+          attrs=(AttrDef("strides", "ints", least=1, length=2), AttrDef("pads", "ints", length=4),
                  AttrDef("dilations", "ints", least=1, length=2), AttrDef("group", "int", least=1),
                  AttrDef("output_padding", "ints", least=0, length=2))),
     OpDef("matmul", "Matrix product over the last two dimensions (others broadcast), plus b [N].", ("x", "y"), ("b",)),

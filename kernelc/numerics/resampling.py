@@ -2,7 +2,8 @@
 
 The reference applies the tables in float64, the backend puts them into kernels. Interpolating modes compute places in
 float64. Nearest modes compute them in float32, operation by operation as ONNX's own reference and onnxruntime do:
-there a place that rounding moves over a half changes which element is taken.
+there a place that rounding moves over a half changes which element is taken. Places of a crop are those of ONNX's
+reference in all modes.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _apply(table: Table, value: Array) -> Array:
 
 def _table(node: Node, size: int, outputs: int, scale: float, crop: tuple[float, float]) -> Table:
     nearest = node.attr("mode") == "nearest"
-    real = np.float32 if nearest else np.float64
+    real = np.float32 if nearest and node.attr("coordinates") != "tf_crop_and_resize" else np.float64
     factor = real(scale) if scale else real(outputs) / real(size)
     places = _places(str(node.attr("coordinates")), size, outputs, factor, crop)
     outside = np.zeros(outputs, np.bool_)
@@ -93,11 +94,14 @@ def _places(coordinates: str, size: int, outputs: int, scale: Any, crop: tuple[f
     real = type(scale)
     half, last, length = real(0.5), real(size - 1), scale * real(size)
     x: Array = np.arange(outputs).astype(real)
+    if scale == 1 and outputs == size and coordinates != "tf_crop_and_resize":
+        return x  # ONNX's reference leaves such an axis out, also where tf_half_pixel_for_nn would move it by a half
     if coordinates == "tf_crop_and_resize":
-        start, end = (real(side) for side in crop)
+        start, end = (np.float32(side) for side in crop)  # rounded as in ONNX's reference: it decides what is outside
+        part, first = end - start, float(start * np.float32(last))
         if length <= 1:
-            return np.asarray(half * (start + end) * last + x)
-        return np.asarray(start * last + x * (end - start) * last / (length - real(1)))
+            return np.full(outputs, float(part * np.float32(last) / np.float32(2)) + first)
+        return np.asarray(x * float(part) * last / (length - real(1)) + first)
     if coordinates == "align_corners":
         return np.asarray(x * last / (length - real(1))) if length > 1 else x
     if coordinates == "asymmetric":

@@ -55,7 +55,10 @@ def conv_transpose(node: Node, operands: Sequence[Array]) -> Array:
             total[
                 ..., first : first + step * (rows - 1) + 1 : step, start : start + stride * (columns - 1) + 1 : stride
             ] += grouped[:, :, channel, None] * spread[None, :, channel, :, row, column, None, None]
-    result = total.reshape(batch, group * depth, height, width)[:, :, top : height - bottom, left : width - right]
+    image = total.reshape(batch, group * depth, height, width)
+    image = image[:, :, max(top, 0) : height - max(bottom, 0), max(left, 0) : width - max(right, 0)]
+    around = [(max(-top, 0), max(-bottom, 0)), (max(-left, 0), max(-right, 0))]
+    result = np.pad(image, [(0, 0), (0, 0), *around])
     return result + bias[0].reshape(-1, 1, 1) if bias else result
 
 

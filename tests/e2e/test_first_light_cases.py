@@ -17,7 +17,7 @@ OUTCOMES: dict[str, Code | None] = {
     "test_average_pool_asymmetric_pads_count_include_pad": None,
     "test_average_pool_ceil_count_include_pad": Code.OPERATOR_NOT_LOWERED,
     "test_batch_norm_before_padded_conv": None,
-    "test_conv_transpose_output_padding": Code.OPERATOR_UNKNOWN,
+    "test_conv_transpose_output_padding": None,
     "test_depth_to_space_crd_block3": Code.OPERATOR_UNKNOWN,
     "test_global_average_pool_after_conv": None,
     "test_grouped_conv_add_full_tensor": Code.OPERATOR_NOT_LOWERED,
@@ -25,10 +25,10 @@ OUTCOMES: dict[str, Code | None] = {
     "test_prelu_slope_c11": Code.OPERATOR_UNKNOWN,
     "test_quantize_linear_int8_edges": Code.OPERATOR_UNKNOWN,
     "test_relu_clip_float64": Code.LAYOUT_INFEASIBLE,
-    "test_resize_antialias_linear": Code.OPERATOR_UNKNOWN,
-    "test_resize_keep_aspect_not_larger": Code.OPERATOR_UNKNOWN,
-    "test_resize_linear_sizes": Code.OPERATOR_UNKNOWN,
-    "test_resize_tf_crop_scales": Code.OPERATOR_UNKNOWN,
+    "test_resize_antialias_linear": None,
+    "test_resize_keep_aspect_not_larger": None,
+    "test_resize_linear_sizes": None,
+    "test_resize_tf_crop_scales": None,
     "test_sub_of_own_increment": Code.LAYOUT_INFEASIBLE,
 }
 """None: supported, and then the outputs must be right."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from farm import config, rebuild
 from kernelfarm import digest
 from kernelfarm.errors import Code, Status
-from kernelfarm.objects import Entry
+from kernelfarm.objects import ENTRY_LIMIT, Entry
 from tests.support import graphs
 from tests.support.product import Product
 from toolchains import target, zig
@@ -80,6 +81,49 @@ def test_a_damaged_entry_is_compiled_again(fresh: Product, model: Path, tmp_path
 
     assert groups(fresh, run_of(second))["group"] == 2
     assert Entry.from_bytes(entry.read_bytes(), entry.name)
+
+
+def a_folder(entry: Path) -> None:
+    entry.unlink()
+    (entry / "inner").mkdir(parents=True)
+
+
+def a_pipe(entry: Path) -> None:
+    entry.unlink()
+    os.mkfifo(entry)
+
+
+def a_linker_script(entry: Path) -> None:
+    held = Entry.read(entry)
+    entry.chmod(0o644)
+    entry.write_bytes(Entry(held.llvm, b"INPUT(absent.o)\n").to_bytes())
+
+
+def too_large(entry: Path) -> None:
+    entry.chmod(0o644)
+    os.truncate(entry, ENTRY_LIMIT + 1)
+
+
+@pytest.mark.parametrize("more", [(), ("--no-cache",)])
+def test_what_is_no_entry_is_replaced_in_the_same_build(
+    fresh: Product, model: Path, tmp_path: Path, more: tuple[str, ...]
+):
+    first = build(fresh, model, tmp_path / "out")
+    entries = sorted((fresh.home / "objects").glob("*/*"))
+    held = [entry.read_bytes() for entry in entries]
+    damages = (a_folder, a_pipe, a_linker_script, too_large)
+    for entry, damage in zip(entries, damages, strict=False):
+        damage(entry)
+    if not more:
+        graphs.tiny(model, alpha=0.25)
+
+    second = build(fresh, model, tmp_path / "out", *more)
+
+    assert [entry.read_bytes() for entry in entries] == held
+    if more:
+        assert payload_of(second) == payload_of(first)
+    else:
+        assert groups(fresh, run_of(second))["group"] == 1 + len(damages)
 
 
 def some_entry(product: Product) -> Path:

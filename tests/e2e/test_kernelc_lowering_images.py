@@ -55,6 +55,12 @@ CASES: dict[str, Case] = {
     "transposed-stride-1-halo": lambda m: (
         padded(m, m.conv_transpose(m.input(1, 5, 4, 6), 5, 5, strides=(1, 1), pads=(2, 2, 2, 2))),
     ),
+    "transposed-negative-pads": lambda m: (
+        padded(m, m.conv_transpose(m.input(1, 5, 4, 6), 9, 2, strides=(3, 3), pads=(-1, -2, 0, -1))),
+    ),
+    "transposed-depthwise-negative-pads": lambda m: (
+        m.conv_transpose(m.input(1, 20, 4, 6), 20, 1, strides=(3, 2), pads=(-1, -1, -1, 0), group=20),
+    ),
     "transposed-cropped": lambda m: (m.conv_transpose(m.input(1, 20, 4, 6), 20, 4, pads=(3, 3, 3, 4)),),
     "transposed-depthwise": lambda m: (
         padded(m, m.conv_transpose(m.input(1, 20, 4, 6), 20, 4, pads=(1, 1, 1, 1), group=20)),

@@ -89,8 +89,8 @@ def test_the_stages_are_recorded_in_order(first: Ended) -> None:
 
     assert names[0] == "import"
     assert [name for name in names if not name.startswith("simplify-")] == [
-        "import", "fusion", "layout", "schedule", "linalg", "weights", "llvm", "objects", "table", "link", "gate",
-        "runtime", "golden", "header",
+        "import", "fusion", "layout", "schedule", "linalg", "weights", "llvm", "objects", "table", "link", "runtime",
+        "gate", "golden", "header",
     ]  # fmt: skip
 
 

@@ -11,14 +11,12 @@ import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
-from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 
 from tests.support import device
-from toolchains import disasm, elf, zig
+from toolchains import products, zig
 
 LIBRARY, PROGRAM = "libmedia_engine.so", "media-run"
 API = {
@@ -71,17 +69,10 @@ def test_the_same_bytes_from_another_folder_zone_and_target(tmp_path: Path) -> N
     assert (house / "out" / PROGRAM).stat().st_mode & 0o777 == 0o755
 
 
-def facts_of(name: str) -> tuple[elf.Elf, Any]:
-    path = device.runtime() / name
-    return elf.read(path), ELFFile(BytesIO(path.read_bytes()))
-
-
-def test_the_library_exports_the_interface_and_needs_nothing() -> None:
-    facts, _ = facts_of(LIBRARY)
-
-    assert set(facts.exports) - {"MEDIA_1"} == API
-    assert facts.undefined == ()
-    assert facts.needed == ()
+def test_the_products_have_every_property_of_the_gate() -> None:
+    for found in products.require_both(device.TARGET, device.runtime()):
+        assert {finding.property for finding in found.findings} == set(products.PROPERTIES)
+        assert found.impossible == ()
 
 
 def test_every_exported_function_is_in_the_header() -> None:
@@ -103,72 +94,9 @@ def test_the_header_gives_the_three_functions_as_the_document_does() -> None:
 
 
 def test_symbols_carry_the_version_of_the_interface() -> None:
-    _, file = facts_of(LIBRARY)
-    section = file.get_section_by_name(".gnu.version_d")
+    section = ELFFile(BytesIO((device.runtime() / LIBRARY).read_bytes())).get_section_by_name(".gnu.version_d")
 
     assert [aux.name for _, auxes in section.iter_versions() for aux in auxes] == [LIBRARY, "MEDIA_1"]
-
-
-@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
-def test_a_product_is_hardened_as_read_from_its_bytes(name: str) -> None:
-    facts, file = facts_of(name)
-
-    assert facts.notes == ("ibt", "shstk")
-    assert facts.now
-    assert not facts.stack_executable
-    assert not facts.text_relocations
-    assert facts.search_paths == ()
-    assert facts.foreign_relocations == ()
-    assert not [s for s in facts.segments if "w" in s.access and "x" in s.access]
-    assert facts.relro is not None
-    start, size = facts.relro
-    assert all(
-        start <= s.address and s.address + s.memory_size <= start + size for s in facts.segments if "w" in s.access
-    )
-    assert file.header["e_type"] == "ET_DYN"
-
-
-def test_nothing_in_a_product_names_a_place_of_the_builder() -> None:
-    places = [device.RUNTIME.parent, zig.zig_root(), device.runtime(), Path.home()]
-    for name in (LIBRARY, PROGRAM):
-        data = (device.runtime() / name).read_bytes()
-        assert not [place for place in places if os.fsencode(place) in data and len(str(place)) > 5]
-        assert not re.findall(rb"[\w.+-]{2,}\.(?:c|h|zig|o)\b|site-packages", data)
-        assert elf.read(device.runtime() / name).paths == ()
-
-
-def test_the_program_is_static_and_position_independent() -> None:
-    facts, file = facts_of(PROGRAM)
-
-    assert [s["p_type"] for s in file.iter_segments() if s["p_type"] == "PT_INTERP"] == []
-    assert facts.needed == ()
-    dynamic = next(s for s in file.iter_segments() if isinstance(s, DynamicSegment))
-    assert any(tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & 0x08000000 for tag in dynamic.iter_tags())
-    assert file.get_section_by_name(".symtab") is None
-
-
-@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
-def test_a_product_runs_on_the_baseline_processor(name: str) -> None:
-    assert set(disasm.vector_registers(device.runtime() / name, "x86-64")) == {"xmm"}
-
-
-@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
-def test_the_only_indirect_branch_is_the_checked_call(name: str) -> None:
-    path = device.runtime() / name
-    text = subprocess.run(
-        [disasm.objdump_path(), "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
-    ).stdout
-    lines = [" ".join(line.split("#")[0].split()[1:]) for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:", line)]
-
-    calls = [k for k, line in enumerate(lines) if re.search(r"\b(call|jmp)q?\s+\*", line)]
-
-    assert len(calls) == 1
-    check = lines[calls[0] - 4 : calls[0] + 1]
-    register = check[4].removeprefix("callq *")
-    assert check[0] == f"movl ${-elf.TILE_TYPE & 0xFFFFFFFF:#x}, %r10d"
-    assert check[1] == f"addl -0x4({register}), %r10d"
-    assert check[2].startswith("je ")
-    assert check[3] == "ud2"
 
 
 class Tensor(ctypes.Structure):

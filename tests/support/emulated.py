@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from farm import config
 from tests.support import device
 from toolchains import emulator, target
 from toolchains.emulator import Kind
@@ -21,7 +22,7 @@ def prefix(goal: Target) -> tuple[str, ...]:
     """The emulator's command line. Without one the test is not run; under CI that is a failure."""
     found = emulator.emulated(goal)
     if found.kind is Kind.UNAVAILABLE:
-        if os.environ.get("CI"):
+        if config.under_ci(os.environ):
             pytest.fail(found.reason)
         pytest.skip(found.reason)
     return found.argv_prefix

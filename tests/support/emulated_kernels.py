@@ -54,7 +54,6 @@ class Built:
         return run_tool(
             [*argv, self.library.name],
             cwd=self.library.parent,
-            timeout_s=60,
             extra_env=emulator.libraries(),
             what="disassembling",
         )

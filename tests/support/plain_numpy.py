@@ -53,7 +53,9 @@ def _conv_transpose(node: Node, x: Array, w: Array, b: Array | None = None) -> A
         first = channel // (channels // group) * depth
         for k, m in np.ndindex(kh, kw):
             y[first : first + depth, i * sh + k * dh, j * sw + m * dw] += x[0, channel, i, j] * w[channel, :, k, m]
-    y = y[:, top : y.shape[1] - bottom, left : y.shape[2] - right]
+    around = [(max(-top, 0), max(-bottom, 0)), (max(-left, 0), max(-right, 0))]
+    y = y[:, max(top, 0) : y.shape[1] - max(bottom, 0), max(left, 0) : y.shape[2] - max(right, 0)]
+    y = np.pad(y, [(0, 0), *around])
     return (y + (0 if b is None else b[:, None, None]))[None]
 
 

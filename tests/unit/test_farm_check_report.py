@@ -47,6 +47,8 @@ def test_a_case_outside_the_tolerance_outweighs_a_larger_error_inside_it():
     assert not found.holds
     assert found.status is Status.BAD
     error = found.error()
+    assert "docs/reference/onnxruntime.md" in error.next_step
+    assert "onnxruntime" not in replace(found, against="the outputs in the folder").error().next_step
     assert error.code is Code.OUTSIDE_TOLERANCE
     assert error.why.startswith("case 1: output 'a' at [0]: 0.00999999978 here, 0 in the reference")
 

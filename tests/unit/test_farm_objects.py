@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from farm import objects
 from farm.actions import Job
 from farm.objects import ObjectCache
 from kernelfarm import digest
+from kernelfarm import objects as kept
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Action, Execution
 from kernelfarm.objects import Entry
@@ -19,8 +21,9 @@ from kernelfarm.store import ContentStore
 from tests.support import farms
 
 KEY = "a" * 64
-TRUE = Entry(digest.of_bytes(b"ir"), b"object")
-FALSE = Entry(digest.of_bytes(b"ir"), b"another")
+ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x01\x00\x3e\x00"  # relocatable, x86-64
+TRUE = Entry(digest.of_bytes(b"ir"), ELF + b"object")
+FALSE = Entry(digest.of_bytes(b"ir"), ELF + b"another")
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def reported(folder: Path, entry: Entry, key: str = KEY) -> list[Path]:
 def test_an_entry_is_its_object_with_the_digests() -> None:
     data = TRUE.to_bytes()
 
-    assert data.endswith(b'"schema":"object/1"}\nobject')
+    assert data.endswith(b'"schema":"object/1"}\n' + ELF + b"object")
     assert Entry.from_bytes(data, KEY) == TRUE
 
 
@@ -75,18 +78,70 @@ def test_an_entry_that_a_fresh_compile_contradicts_is_removed_and_told(
     assert list(cache.folder(job).iterdir()) == []
 
 
-def test_a_damaged_entry_is_mended(cache: ObjectCache, job: Job, tmp_path: Path) -> None:
-    path = cache.folder(job) / KEY
+def truncated(path: Path) -> None:
     path.write_bytes(TRUE.to_bytes()[:-1])
+
+
+def a_linker_script(path: Path) -> None:
+    path.write_bytes(Entry(TRUE.llvm, b"INPUT(/dev/zero)").to_bytes())
+
+
+def of_another_machine(path: Path) -> None:
+    path.write_bytes(Entry(TRUE.llvm, ELF.replace(b"\x3e", b"\xb7") + b"object").to_bytes())
+
+
+def a_linked_file(path: Path) -> None:
+    path.write_bytes(Entry(TRUE.llvm, ELF.replace(b"\x01\x00\x3e", b"\x03\x00\x3e") + b"object").to_bytes())
+
+
+def a_folder(path: Path) -> None:
+    (path / "inner").mkdir(parents=True)
+
+
+def a_link(path: Path) -> None:
+    (path.parent / "elsewhere").write_bytes(TRUE.to_bytes())
+    path.symlink_to(path.parent / "elsewhere")
+
+
+def too_large(path: Path) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(kept.ENTRY_LIMIT + 1)
+
+
+DAMAGES = [truncated, a_linker_script, of_another_machine, a_linked_file, a_folder, a_link, too_large, os.mkfifo]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_entry_that_is_none_is_replaced(
+    cache: ObjectCache, job: Job, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    path = cache.folder(job) / KEY
+    damage(path)
 
     cache.merge(job, reported(tmp_path / "out", TRUE))
 
-    assert Entry.from_bytes(path.read_bytes(), KEY) == TRUE
+    assert path.is_file() and not path.is_symlink()
+    assert Entry.read(path) == TRUE
 
 
-def test_a_compile_that_reports_no_entry_is_refused(cache: ObjectCache, job: Job, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage", [damage for damage in DAMAGES if damage not in (a_linker_script, a_linked_file, of_another_machine)]
+)
+def test_no_entry_is_read_from_anything_but_a_whole_plain_file(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    damage(tmp_path / KEY)
+
+    with pytest.raises(FarmError) as caught:
+        Entry.read(tmp_path / KEY)
+
+    assert caught.value.code is Code.STORE_CORRUPT
+
+
+@pytest.mark.parametrize("damage", [truncated, a_linker_script, of_another_machine])
+def test_a_compile_that_reports_no_entry_is_refused(
+    cache: ObjectCache, job: Job, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
     paths = reported(tmp_path / "out", TRUE)
-    paths[0].write_bytes(b"not one")
+    damage(paths[0])
 
     with pytest.raises(FarmError) as caught:
         cache.merge(job, paths)

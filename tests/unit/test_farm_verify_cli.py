@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from farm import inspect, payload_check
 from farm.cli.main import main
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.oci_bundle import BundleView, PayloadView
 from tests.support import bundles
 
 
@@ -41,6 +44,52 @@ def test_a_bad_bundle_exits_with_1_and_names_the_file(bundle: Path, capsys: pyte
     assert f"bad: blobs/sha256/{victim.name}" in err
     assert f"blobs/sha256/{victim.name}" in out
     assert out.splitlines()[-1].startswith("NOT VERIFIED")
+
+
+@pytest.fixture
+def no_disassembler(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The bundle on a machine without the disassembler that one of its payloads needs."""
+
+    def check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
+        if payload.target == "x86-64-v4":
+            what = "the disassembler for x86-64 is missing"
+            raise FarmError(Code.TOOL_MISSING, what, "it is not installed", "Run `make tools`.", {"file": "blobs/x"})
+        yield from bundles.no_check(view, payload)
+
+    monkeypatch.setattr(payload_check, "check", check)
+    return bundle
+
+
+def test_a_check_that_this_machine_cannot_make_exits_with_3_and_says_how_to_get_the_tool(
+    no_disassembler: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(no_disassembler), "--key", str(no_disassembler.parent / "key.pub")]) == 3
+
+    out, err = capsys.readouterr()
+    assert "-- payload x86-64-v4 could not be checked on this machine: the disassembler" in " ".join(out.split())
+    assert out.splitlines()[-1].startswith("NOT CHECKED TO THE END: this machine lacks something  cls 1.2.0")
+    assert "not checked: payload of x86-64-v4: FARM-E0730 the disassembler for x86-64 is missing" in err
+    assert "Run `make tools`." in err
+    assert not [word for word in ("BAD", "bad:", "NOT VERIFIED") if word in out + err]
+
+
+def test_json_tells_a_check_that_could_not_be_made_from_a_refusal(
+    no_disassembler: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(no_disassembler), "--key", str(no_disassembler.parent / "key.pub"), "--json"]) == 3
+
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ok"], report["signature"]) == (False, "incomplete")
+
+
+def test_a_bad_payload_weighs_more_than_a_check_that_could_not_be_made(
+    no_disassembler: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = max((no_disassembler / "blobs/sha256").iterdir())
+    victim.write_bytes(b"flipped")
+
+    assert main(["verify", str(no_disassembler), "--key", str(no_disassembler.parent / "key.pub")]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("NOT VERIFIED")
 
 
 def test_the_wrong_key_exits_with_1(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,8 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.golden import Case, Golden
 from kernelfarm.oci_bundle import BundleView
 from tests.support import bundles
-from toolchains import gate, target
-from toolchains.gate import Finding, Report
+from toolchains import gate, products, target
+from toolchains.gate import Finding, Product, Report
 from toolchains.properties import FLOOR, Property
 
 TARGET = "x86-64-v4"
@@ -134,6 +134,14 @@ def golden_vectors(data: bytes) -> Callable[[Path], None]:
             Golden((12,), (12,), (Case((0,), (bytes(12),)),)).to_bytes(),
             "its outputs have 12 bytes, those of the model 8",
         ),
+        (
+            Golden((12,), (8,), (Case((0,), (bytes(8),)),), absolute=0.999).to_bytes(),
+            "its absolute tolerance is 0.999, the product's is 0.0001",
+        ),
+        (
+            Golden((12,), (8,), (Case((0,), (bytes(8),)),), relative=0.0011).to_bytes(),
+            "its relative tolerance is 0.0011, the product's is 0.001",
+        ),
         (Golden((), (8,), (Case((), (bytes(8),)),)).to_bytes(), "its inputs have no bytes, those of the model 12"),
     ],
 )
@@ -157,14 +165,20 @@ def test_kernels_that_are_no_linked_code_are_refused_by_file(tmp_path: Path) -> 
 
 def hardening(evidence: str = "NOW", listed: Iterable[Property] = (Property.NOW,)) -> Report:
     findings = tuple(Finding(item, True, evidence) for item in sorted(listed))
-    return Report(TARGET, "sha256:x", findings, (), 1, 2, ())
+    return Report(TARGET, "sha256:x", findings, (), 1, 2, (), (product("libmedia_engine.so"), product("media-run")))
+
+
+def product(name: str, evidence: str = "NOW") -> Product:
+    return Product(name, "sha256:y", (Finding(Property.NOW, True, evidence),), (), 1, 2)
 
 
 @pytest.fixture
 def as_read(monkeypatch: pytest.MonkeyPatch) -> Report:
-    """The kernels, which are text here, read as if they were linked code with one property."""
+    """The linked files, which are text here, read as if they were linked code with one property."""
     monkeypatch.setattr(gate, "inspect", lambda path: path)
-    monkeypatch.setattr(gate, "require", lambda *_: hardening())
+    monkeypatch.setattr(gate, "require", lambda *_: dataclasses.replace(hardening(), products=()))
+    monkeypatch.setattr(products, "inspect", lambda path, _: path)
+    monkeypatch.setattr(products, "require", lambda _, path: product(path.name))
     return hardening()
 
 
@@ -178,7 +192,32 @@ def says(report: Report) -> Callable[[Path], None]:
 def test_hardening_that_is_what_the_bytes_say_is_accepted(tmp_path: Path, as_read: Report) -> None:
     view = bundle_of(tmp_path, says(as_read))
 
-    assert dict(payload_check.check(view, view.payloads[0]))["hardening"] == "1 properties, as read from kernels.so"
+    assert dict(payload_check.check(view, view.payloads[0]))["hardening"] == (
+        "1 properties, as read from kernels.so, 1 from libmedia_engine.so and media-run"
+    )
+
+
+@pytest.mark.usefixtures("as_read")
+def test_hardening_that_claims_more_of_a_product_than_its_bytes_is_refused(tmp_path: Path) -> None:
+    claimed = dataclasses.replace(hardening(), products=(product("libmedia_engine.so"), product("media-run", "all")))
+    view = bundle_of(tmp_path, says(claimed))
+
+    error = fault_in(view)
+
+    assert error.code is Code.PAYLOAD_INCONSISTENT
+    assert "libmedia_engine.so or media-run of x86-64-v4 has another hardening" in error.why
+    assert view.role_of(error.detail["file"]) == "hardening.json of x86-64-v4"
+
+
+def test_a_product_that_is_no_linked_code_is_refused_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "inspect", lambda path: path)
+    monkeypatch.setattr(gate, "require", lambda *_: hardening())
+    view = bundle_of(tmp_path, says(hardening()))
+
+    error = fault_in(view)
+
+    assert error.code is Code.ELF_INVALID
+    assert view.role_of(error.detail["file"]) == "libmedia_engine.so of x86-64-v4"
 
 
 @pytest.mark.usefixtures("as_read")
@@ -221,6 +260,8 @@ def test_a_payload_of_an_older_target_file_is_held_against_what_it_lists(
     view = of_an_older_target(tmp_path, FLOOR)
     asked: list[target.Target] = []
     monkeypatch.setattr(gate, "inspect", lambda path: path)
+    monkeypatch.setattr(products, "inspect", lambda path, _: path)
+    monkeypatch.setattr(products, "require", lambda _, path: product(path.name))
 
     def require(found: target.Target, _: Path) -> Report:
         asked.append(found)

@@ -87,6 +87,7 @@ def test_external_data_cannot_take_the_place_of_the_request(farm: Session, tmp_p
         (Code.MODEL_INVALID, Reason.COMPILE_ERROR),
         (Code.CHILD_TIMEOUT, Reason.TOTAL_TIMEOUT),
         (Code.CHILD_SILENT, Reason.SILENCE_TIMEOUT),
+        (Code.TOOL_TIMEOUT, Reason.LIMIT_EXCEEDED),
         (Code.CHILD_MEMORY, Reason.LIMIT_EXCEEDED),
         (Code.CHILD_KILLED, Reason.CHILD_DIED),
         (Code.RESULT_REFUSED, Reason.RESULT_REFUSED),

@@ -76,5 +76,13 @@ def test_a_shape_that_does_not_fit_says_what_is_expected(shapes: dict[str, tuple
     assert expected in error.why
 
 
+@pytest.mark.parametrize("inputs", [[FIXED], [IMAGE], [FIXED, IMAGE]])
+def test_a_shape_by_name_and_one_without_for_the_same_input_are_given_twice(inputs: list[Declared]) -> None:
+    error = _error(inputs, {inputs[-1].name: (1, 3, 8, 8), "": (1, 3, 9, 9)})
+
+    assert error.code is Code.SHAPE_MISMATCH
+    assert error.what == f'the shape of input "{inputs[-1].name}" is given twice'
+
+
 def test_a_wrong_name_gets_the_nearest_one() -> None:
     assert _error([IMAGE, MASK], {"imagee": (1, 3, 8, 8)}).next_step == 'Did you mean "image"?'

@@ -172,7 +172,9 @@ def test_a_resize_that_moves_nothing_is_none(tmp_path: Path) -> None:
     [
         ({"output_shape": [5, 6]}, (0, 0, 0, 0), (0, 0)),
         ({"output_shape": [4, 9]}, (1, 0, 0, 0), (0, 3)),
-        ({"output_shape": [4, 9], "auto_pad": "SAME_UPPER"}, (0, 0, 1, 0), (0, 3)),
+        ({"output_shape": [4, 9], "auto_pad": "SAME_UPPER"}, (0, -2, 1, -1), (0, 0)),
+        ({"auto_pad": "SAME_UPPER", "strides": [4, 5]}, (-1, -2, 0, -1), (0, 0)),
+        ({"auto_pad": "SAME_LOWER", "strides": [4, 5]}, (0, -1, -1, -2), (0, 0)),
         ({"auto_pad": "SAME_UPPER"}, (0, 0, 1, 0), (0, 0)),
         ({"auto_pad": "SAME_LOWER"}, (1, 0, 0, 0), (0, 0)),
         ({"auto_pad": "VALID", "pads": [1, 1, 1, 1]}, (0, 0, 0, 0), (0, 0)),
@@ -183,7 +185,7 @@ def test_the_size_asked_of_a_transposed_convolution_becomes_pads(
     tmp_path: Path, attributes: dict[str, Any], pads: tuple[int, ...], padding: tuple[int, ...]
 ) -> None:
     # 2 x 3 by strides 2 x 2 with 3 x 2 taps: 5 x 6 without pads
-    nodes = [node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2], **attributes)]
+    nodes = [node("ConvTranspose", ["x", "w"], ["y"], **{"strides": [2, 2]} | attributes)]
     model = onnx_files.model(nodes, {"x": [1, 1, 2, 3]}, weights={"w": np.zeros((1, 1, 3, 2), np.float32)})
     (entry,) = onnx_files.load(tmp_path, model).nodes
     assert (entry.attr("pads"), entry.attr("output_padding")) == (pads, padding)

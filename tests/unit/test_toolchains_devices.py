@@ -8,6 +8,7 @@ import pytest
 
 from kernelfarm.errors import Code, FarmError, Status
 from toolchains import devices, target
+from toolchains.machines import MACHINES
 
 GOOD = {"summary": "S", "processor": "P", "target": "x86-64-v3", "source": "a data sheet"}
 
@@ -16,7 +17,7 @@ def test_every_device_has_a_target_and_says_where_its_facts_are_from() -> None:
     found = devices.catalogue()
 
     assert len(found) >= 15
-    assert {device.target for device in found.values()} == set(target.names())
+    assert {target.load(device.target).machine for device in found.values()} == set(MACHINES)
     assert all(device.source and device.processor for device in found.values())
 
 
@@ -36,7 +37,16 @@ def test_a_device_stands_for_its_target(device: str, name: str) -> None:
 
 def test_other_words_stay_as_they_are() -> None:
     assert devices.resolve("x86-64-v3") == "x86-64-v3"
-    assert devices.resolve("raspberry-pi-5") == "raspberry-pi-5"
+    assert devices.resolve("vax") == "vax"
+
+
+@pytest.mark.parametrize("word", ["raspberry-pi-5", "raspberry-pi5", "Raspberry-Pi-5"])
+def test_a_device_without_its_prefix_is_suggested_with_it(word: str) -> None:
+    with pytest.raises(FarmError) as caught:
+        devices.resolve(word)
+
+    assert (caught.value.code, caught.value.status) == (Code.TARGET_UNKNOWN, Status.USAGE)
+    assert caught.value.next_step.startswith("Did you mean device:raspberry-pi-5")
 
 
 def test_a_device_on_a_lesser_target_says_why() -> None:

@@ -258,7 +258,7 @@ def test_the_report_is_one_json_object(tmp_path: Path) -> None:
 
     data = gate.report(V3, gate.inspect(tmp_path / "kernels.so")).to_json()
 
-    assert data["schema"] == "hardening/1"
+    assert data["schema"] == "hardening/2"
     assert [f["evidence"] for f in data["findings"] if f["property"] == "return-note"] == ["shstk"]
 
 

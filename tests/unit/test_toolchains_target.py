@@ -16,7 +16,13 @@ FILE = Path(target.__file__).parent / "targets" / "x86-64-v4.toml"
 
 
 def test_the_targets_are_the_files() -> None:
-    assert target.names() == ("aarch64", "armv7", "hexagon-v67", "riscv64", "x86-64-v3", "x86-64-v4")
+    assert target.names() == tuple(sorted(path.stem for path in FILE.parent.glob("*.toml")))
+    assert {"aarch64", "armv7", "hexagon-v67", "riscv64", "x86-64-v3", "x86-64-v4"} <= set(target.names())
+
+
+@pytest.mark.parametrize("name", target.names())
+def test_every_target_is_read(name: str) -> None:
+    assert target.load(name).name == name
 
 
 def test_a_target_says_what_schedules_and_linking_need() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,23 +117,37 @@ def test_two_objects_of_one_name_are_refused(tmp_path: Path) -> None:
     assert caught.value.code is Code.INTERNAL
 
 
-def test_a_tool_that_hangs_is_stopped(tmp_path: Path) -> None:
+def test_a_tool_that_computes_for_ever_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(FarmError) as caught:
-        process.run_tool(["/bin/sleep", "30"], cwd=tmp_path, timeout_s=0.2, what="waiting")
+        process.run_tool(["/bin/sh", "-c", "while :; do :; done"], cwd=tmp_path, cpu_s=1, what="spinning")
     assert caught.value.code is Code.TOOL_TIMEOUT
-    assert "/bin/sleep 30" in caught.value.detail["replay"]
+    assert "while :; do :; done" in caught.value.detail["replay"]
+
+
+def test_a_tool_that_only_waits_for_the_machine_is_not_stopped(tmp_path: Path) -> None:
+    said = process.run_tool(["/bin/sh", "-c", "/bin/sleep 2; echo done"], cwd=tmp_path, cpu_s=1, what="waiting")
+    assert said == "done\n"
+
+
+def test_a_tool_keeps_a_lower_limit_of_the_compile_around_it() -> None:
+    script = (
+        "from pathlib import Path; from toolchains import process; "
+        "print(process.run_tool(['/bin/sh', '-c', 'ulimit -t'], cwd=Path('.'), what='asking'))"
+    )
+    limited = ["/bin/sh", "-c", 'ulimit -S -t 99; exec "$@"', "sh", sys.executable, "-c", script]
+    assert subprocess.run(limited, capture_output=True, text=True, check=True).stdout.strip() == "99"
 
 
 def test_a_tool_that_is_not_there_is_an_environment_error(tmp_path: Path) -> None:
     with pytest.raises(FarmError) as caught:
-        process.run_tool([str(tmp_path / "zig")], cwd=tmp_path, timeout_s=5, what="compiling")
+        process.run_tool([str(tmp_path / "zig")], cwd=tmp_path, what="compiling")
     assert caught.value.code is Code.TOOL_MISSING
     assert caught.value.status is Status.ENVIRONMENT
 
 
 def test_a_tool_killed_by_a_signal_says_which(tmp_path: Path) -> None:
     with pytest.raises(FarmError) as caught:
-        process.run_tool(["/bin/sh", "-c", "kill -9 $$"], cwd=tmp_path, timeout_s=5, what="compiling")
+        process.run_tool(["/bin/sh", "-c", "kill -9 $$"], cwd=tmp_path, what="compiling")
     assert "signal 9" in caught.value.what
 
 

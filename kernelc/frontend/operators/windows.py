@@ -109,14 +109,14 @@ def conv_transpose(node: NodeImport) -> str:
         wanted = wanted[2:]  # some exporters write all four sizes
     if wanted is not None and len(wanted) != _RANK:
         raise node.site.invalid(f"output_shape has {len(wanted)} numbers; it must have {_RANK}")
+    if min(padding) < 0 or (mode == "NOTSET" and wanted is None and min(pads) < 0):
+        raise node.site.unsupported("a pad is negative")
     if wanted is not None or mode.startswith("SAME"):
         reaches = tuple((kernel[axis] - 1) * dilations[axis] + 1 + padding[axis] for axis in range(_RANK))
-        pads, more = _transposed_pads(node, value, strides, reaches, wanted, upper=mode == "SAME_UPPER")
+        pads, more = _transposed_pads(node, value, strides, reaches, wanted, mode)
         padding = tuple(one + other for one, other in zip(padding, more, strict=True))
     elif mode == "VALID":
         pads = (0,) * (2 * _RANK)
-    if min(*pads, *padding) < 0:
-        raise node.site.unsupported("a pad is negative")
     attrs = {"strides": strides, "pads": pads, "dilations": dilations, "output_padding": padding}
     operands = [value, weight] + ([bias] if bias is not None else [])
     return node.emit("conv_transpose", operands, attrs | {"group": node.attributes.integer("group", 1)})
@@ -128,13 +128,12 @@ def _transposed_pads(
     strides: tuple[int, ...],
     reaches: tuple[int, ...],
     wanted: tuple[int, ...] | None,
-    *,
-    upper: bool,
+    mode: str,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Pads and additional output padding that make the result `wanted` large, or size * stride.
 
-    What is too much is cut at both sides, the larger half at the end for SAME_UPPER and at the start otherwise; what
-    is missing comes at the end.
+    What is too much is cut at both sides, the larger half at the end for SAME_UPPER and at the start otherwise. What is
+    missing comes at the end, but under SAME it is a negative pad, halved downwards, as in ONNX's reference.
     """
     before, after, more = [], [], []
     for axis, size in enumerate(node.tensor(value).shape[2:]):
@@ -145,10 +144,12 @@ def _transposed_pads(
         else:
             why = f"output_shape over the symbolic size {size}"
             raise node.site.error(Code.SHAPE_NOT_INFERRED, why, "Give the shapes of all inputs with --shape NAME=...")
-        small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
-        before.append(small if upper else large)
-        after.append(large if upper else small)
-        more.append(max(-total, 0))
+        same = mode.startswith("SAME")
+        cut = total if same else max(total, 0)
+        small, large = cut // 2, cut - cut // 2
+        before.append(small if mode == "SAME_UPPER" else large)
+        after.append(large if mode == "SAME_UPPER" else small)
+        more.append(0 if same else max(-total, 0))
     return (*before, *after), tuple(more)
 
 

@@ -1,0 +1,62 @@
+"""The gate of library and program on every other machine: one without a property is refused for that property.
+
+The disassembler of riscv64 and hexagon comes with the emulators, hence the level.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernelfarm.errors import FarmError
+from tests.support import emulated, product_changes
+from tests.support.product_changes import Case
+from toolchains import products, runtime_build, zig
+from toolchains.properties import ProductProperty, Property
+
+
+def cases(name: str) -> list[Case]:
+    """What the machine can have."""
+    machine = emulated.load(name).machine
+    found = [*product_changes.COMMON, *product_changes.RELOCATED]
+    found += product_changes.GUARDED if machine == "aarch64" else []
+    return [*found, *product_changes.branches(machine), *product_changes.features(machine)]
+
+
+CASES = [(name, *case) for name in emulated.NAMES for case in cases(name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "product", "damage", "why"), CASES, ids=[f"{c[0]}-{c[1].value}-{k}" for k, c in enumerate(CASES)]
+)
+def test_a_product_without_a_property_is_refused_by_its_name(
+    tmp_path: Path,
+    name: str,
+    lost: Property | ProductProperty,
+    product: str,
+    damage: product_changes.Damage,
+    why: str,
+) -> None:
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+
+    found = product_changes.finding(tmp_path, goal, product, damage, lost)
+
+    assert not found.holds
+    assert why in found.evidence
+
+
+@pytest.mark.parametrize("name", emulated.NAMES)
+def test_products_without_canaries_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+    monkeypatch.setattr(zig, "KCFI", (*zig.KCFI, "-fno-stack-protector"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "work").mkdir()
+    runtime_build.build_runtime(goal, tmp_path / "out", tmp_path / "work")
+
+    with pytest.raises(FarmError) as caught:
+        products.require_both(goal, tmp_path / "out")
+
+    assert caught.value.detail["property"] == "stack-protector"

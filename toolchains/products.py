@@ -1,0 +1,354 @@
+"""The gate of what a payload ships beside its kernels, the library and the program: properties, from their bytes.
+
+Both hold one call through a pointer, that of a kernel, and KCFI's check stands right before it. A stripped file does
+not say where: the gate follows control flow (`toolchains.flow`) and takes no other indirect branch, nor this one
+without its check. Everything is decoded with the features of the machine's oldest supported CPU alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from kernelfarm.errors import Code, FarmError
+from toolchains import assembler, disasm, elf, flow, gate, runtime_build, x86
+from toolchains.checked_calls import CHECKS, TRAPS, WINDOW
+from toolchains.elf import TILE_TYPE, Elf
+from toolchains.flow import Flow, Step
+from toolchains.gate import Facts, Finding, Product
+from toolchains.instructions import READERS
+from toolchains.machines import MACHINES
+from toolchains.properties import ProductProperty, Property
+from toolchains.runtime_build import HEADER, LIBRARY, PROGRAM
+from toolchains.target import Cpu, Target, load, names
+
+_DECLARED = re.compile(r"\b(media_\w+)\(")
+_NOPS: Mapping[str, bytes] = MappingProxyType({"hexagon": b"\x00\xc0\x00\x7f", "riscv64": b"\1\0\1\0"})
+"""A word that does nothing, where an id before a function could be taken for the start of its first instruction."""
+_ROUNDS = 6
+_PROBES: Mapping[str, bytes] = MappingProxyType({"riscv64": b"\x57\x70\x02\xcd"})
+"""The one instruction beyond the baseline, in one place: the runtime's question whether there is a vector unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What can run of a file: instructions by address, and the steps of their units."""
+
+    texts: Mapping[int, str]
+    """Of the whole sweep, in order, without the marks of packets."""
+    running: tuple[int, ...]
+    """Addresses of the instructions that are reached."""
+    steps: Mapping[int, Step]
+    flow: Flow
+    indirect: tuple[int, ...]
+    """Reached instructions that branch through a register or memory, returns excepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductFacts:
+    """What the bytes of a product say. `interface` are the functions that its header declares; a program has none."""
+
+    name: str
+    path: Path
+    elf: Elf
+    code: Reached
+    interface: tuple[str, ...]
+
+    def place(self, address: int) -> str:
+        """The function that an address lies in: "media_engine_open+0x1c", or "0x11550+0x30" for one without a name."""
+        before = max((start for start in self.code.flow.functions if start <= address), default=None)
+        if before is None:
+            return f"{address:#x}"
+        names = {at: name for name, at in self.elf.named}
+        return f"{names.get(before, hex(before))}+{address - before:#x}"
+
+
+def inspect(path: Path, header: str | None = None) -> ProductFacts:
+    """Facts of a library or program; `header` is the text of the interface's, by default that of the sources.
+
+    Raises `FarmError` ELF_INVALID for a file that is not linked code, TOOL_MISSING and its kin.
+    """
+    text = header if header is not None else (runtime_build.source_root() / "include" / HEADER).read_text("utf-8")
+    facts = elf.read(path)
+    interface = (
+        tuple(sorted(set(_DECLARED.findall(text))))
+        if path.name == LIBRARY or (path.name != PROGRAM and facts.exports)
+        else ()
+    )
+    return ProductFacts(path.name, path, facts, _code(path.read_bytes(), facts.machine, facts), interface)
+
+
+def resembles(facts: Elf) -> bool:
+    """Whether a file, whatever its name, looks like a product: a program of its own, or what exports the interface."""
+    return bool(facts.exports or facts.entered) and all(name.startswith("media_") for name in facts.exports)
+
+
+def target_of(machine: str) -> str:
+    """The first target of a machine: its products are those of all others. Empty for a machine without one."""
+    return next((name for name in names() if load(name).machine == machine), "")
+
+
+def report(target: Target, facts: ProductFacts) -> Product:
+    """Every property that a product of the target's machine can have, found or not."""
+    impossible = tuple(item for item in target.hardening.impossible if item in _CHECKS)
+    findings = tuple(_CHECKS[item](target, facts) for item in sorted(_CHECKS, key=str) if item not in impossible)
+    return Product(
+        facts.name,
+        facts.elf.digest,
+        findings,
+        impossible,
+        len(facts.code.flow.functions),
+        len(facts.code.running),
+    )
+
+
+def require(target: Target, facts: ProductFacts) -> Product:
+    """The report when every property holds; else HARDENING_MISSING names property, file, function and offset."""
+    found = report(target, facts)
+    for finding in found.findings:
+        if not finding.holds:
+            raise FarmError(
+                Code.HARDENING_MISSING,
+                f"{facts.name} for {target.name} lacks {finding.property.value}"
+                + (f" in {finding.function}" if finding.function else ""),
+                finding.evidence,
+                detail={
+                    "property": finding.property.value,
+                    "product": facts.name,
+                    "function": finding.function,
+                    "offset": finding.offset,
+                    "target": target.name,
+                },
+            )
+    return found
+
+
+def require_both(target: Target, folder: Path) -> tuple[Product, ...]:
+    """The reports on the library and the program in a folder, with their header beside them."""
+    header = (folder / HEADER).read_text("utf-8")
+    return tuple(require(target, inspect(folder / name, header)) for name in (LIBRARY, PROGRAM))
+
+
+@lru_cache(maxsize=8)
+def _code(data: bytes, machine: str, facts: Elf) -> Reached:
+    """What can run. Targets of one machine share their products' bytes, hence the memory of the last ones.
+
+    A sweep may lose its step on a word before a function that is no instruction: then such words are covered, and the
+    sweep is done again. What is covered must not run.
+    """
+    covered: set[int] = set()
+    refused: set[int] = set()
+    for _ in range(_ROUNDS):
+        swept = disasm.lines(_text(_without(data, facts, covered, machine), machine))
+        units = flow.units(swept, machine)
+        steps = flow.steps(units, machine)
+        found = flow.follow(steps, facts.entered)
+        inside = {at for start in found.reached for at, _ in units[start]}
+        wrong = {word for word in covered if any(word + k in inside for k in range(4))}
+        refused |= wrong
+        lost = {at - 4 for at in found.missing}
+        if lost:
+            lost |= {to - 4 for step in steps.values() for to in step.calls if to not in units}
+        fresh = lost - covered - refused
+        if machine not in _NOPS or not (fresh or wrong):
+            break
+        covered = (covered | fresh) - wrong
+    if wrong:
+        found = dataclasses.replace(found, missing=found.missing | wrong)
+    reader = READERS[machine]()
+    texts = {at: text for unit in units.values() for at, text in unit}
+    indirect = []
+    for at in sorted(inside):
+        if reader.indirect(texts[at]):
+            indirect.append(at)
+        reader.step(texts[at])
+    return Reached(texts, tuple(sorted(inside)), steps, found, tuple(indirect))
+
+
+def _without(data: bytes, facts: Elf, words: set[int], machine: str) -> bytes:
+    """The file with these words of its code covered by instructions that do nothing."""
+    changed = bytearray(data)
+    for segment in facts.segments:
+        for word in sorted(words) if "x" in segment.access else ():
+            if segment.covers(word, 4):
+                at = segment.offset + word - segment.address
+                changed[at : at + 4] = _NOPS[machine]
+    return bytes(changed)
+
+
+def _text(data: bytes, machine: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="kf-product-") as made:
+        copy = Path(made) / "product"
+        copy.write_bytes(data)
+        return disasm.baseline_text(copy, machine)
+
+
+_Wanted = Property | ProductProperty
+
+
+def _found(property_: _Wanted, faults: Sequence[tuple[int, str]], facts: ProductFacts, evidence: str) -> Finding:
+    """Holds without a fault; else the first fault (address, text) decides what is reported."""
+    for address, text in sorted(faults):
+        return Finding(property_, False, text, facts.place(address), address)
+    return Finding(property_, True, evidence)
+
+
+def _plain(property_: _Wanted, holds: bool, evidence: str, fault: str) -> Finding:
+    return Finding(property_, holds, evidence if holds else fault)
+
+
+def _shared(property_: Property) -> Callable[[Target, ProductFacts], Finding]:
+    """A property that is the same for kernels: a matter of the file alone, not of its code."""
+    nothing = disasm.CodeFacts(0, (), (), ())
+    return lambda target, facts: gate.check(property_, target, Facts(facts.elf, nothing))
+
+
+def checked(facts: ProductFacts, call: int) -> str:
+    """Why KCFI's check does not stand right before an indirect branch; "" where it does."""
+    code, machine = facts.code, facts.elf.machine
+    before = [at for at in code.texts if at <= call][-WINDOW:]
+    texts = [code.texts[at].split(" <")[0] for at in before]
+    match = CHECKS[machine].search("\n".join(texts))
+    if match is None:
+        return "it has no check before it"
+    parts = match.groupdict()
+    skip, fail = parts.get("skip"), parts.get("fail")
+    if skip is not None and int(skip, 16) != call:
+        return "its check goes on elsewhere"
+    if fail is not None:
+        calls = code.steps[int(fail, 16)].calls if int(fail, 16) in code.steps else ()
+        if not calls or any(called in code.flow.returning for called in calls):
+            return "its check does not end the program"
+    first = before["\n".join(texts)[: match.start()].count("\n")]
+    own = [at for at in before if at >= first]
+    strangers = [at for at, to in code.flow.jumps if first < to <= call and at not in own]
+    strangers += [at for at, to in code.flow.calls if first < to <= call]
+    strangers += [at for at in facts.elf.entered if first < at <= call]
+    return f"a branch at {strangers[0]:#x} goes into its check" if strangers else ""
+
+
+def _no_indirect_branch(_: Target, facts: ProductFacts) -> Finding:
+    faults = []
+    for at in facts.code.indirect:
+        if why := checked(facts, at):
+            faults.append((at, f"{facts.code.texts[at]} at {at:#x}: {why}"))
+    faults += [(at, f"no instruction starts at {at:#x}, where control can go") for at in facts.code.flow.missing]
+    count = len(facts.code.running)
+    return _found(Property.NO_INDIRECT_BRANCH, faults, facts, f"none but the checked call in {count} instructions")
+
+
+def _kcfi(_: Target, facts: ProductFacts) -> Finding:
+    good = [at for at in facts.code.indirect if not checked(facts, at)]
+    faults = [(at, f"a kernel's type id stands at {at:#x}: it could be called") for at in facts.elf.stray_ids]
+    faults += [(at, f"a second checked call at {at:#x}") for at in good[1:]]
+    if not good and not faults:
+        return Finding(Property.KCFI, False, "there is no checked call")
+    return _found(
+        Property.KCFI, faults, facts, f"one call, of type id {TILE_TYPE} alone, which stands before no function here"
+    )
+
+
+def _landing_pads(_: Target, facts: ProductFacts) -> Finding:
+    data, pads = facts.path.read_bytes(), MACHINES[facts.elf.machine].landing_pads
+    first = {at: elf.content(data, facts.elf.segments, at, 4) for at in facts.elf.entered}
+    faults = [(at, f"no landing pad at {at:#x}") for at, found in first.items() if found not in pads]
+    return _found(Property.LANDING_PADS, faults, facts, f"at each of {len(first)} entries")
+
+
+def _exports(_: Target, facts: ProductFacts) -> Finding:
+    exported, wanted = set(facts.elf.exports), set(facts.interface)
+    if more := sorted(exported - wanted):
+        return Finding(Property.EXPORTS, False, f"exports {', '.join(more)}")
+    if less := sorted(wanted - exported):
+        return Finding(Property.EXPORTS, False, f"does not export {', '.join(less)}")
+    aside = sorted(name for name, at in facts.elf.named if at not in facts.elf.entered)
+    aside += [f"{facts.elf.named_code} symbols in code"] if facts.elf.named_code != len(wanted) else []
+    shown = f"the {len(wanted)} functions of {HEADER}" if wanted else "nothing"
+    return _plain(Property.EXPORTS, not aside, shown, f"names what is no function: {', '.join(aside)}")
+
+
+def _feature_set(target: Target, facts: ProductFacts) -> Finding:
+    if facts.elf.machine != target.machine:
+        return Finding(Property.FEATURE_SET, False, f"it is for {facts.elf.machine}, not {target.machine}")
+    code, cpu = facts.code, target.cpu.baseline
+    oldest = dataclasses.replace(target, cpu=Cpu(cpu, cpu, (), ()))
+    data, segments = facts.path.read_bytes(), facts.elf.segments
+    unknown = [at for at in code.running if "<unknown>" in code.texts[at]]
+    probes = [at for at in unknown if elf.content(data, segments, at, 4) == _PROBES.get(target.machine)][:1]
+    faults = [(at, f"the bytes at {at:#x} are no instruction of {cpu}") for at in unknown if at not in probes]
+    forms: dict[str, tuple[str, int]] = {}
+    for at in code.running:
+        forms.setdefault(disasm.form(code.texts[at]), (code.texts[at], at))
+    listed = [value for _, value in sorted(forms.items())]
+    if target.machine == "hexagon":
+        faults += assembler.foreign(oldest, listed)
+    if target.machine == "x86-64":
+        faults += x86.foreign(oldest, listed)
+        faults += x86.encodings(oldest, ((at, elf.content(data, segments, at, 1)[0]) for at in code.running))
+    aside = " but one, which a child process tries" if probes else ""
+    shown = f"{len(listed)} forms in {len(code.running)} instructions, all of {cpu}{aside}"
+    return _found(Property.FEATURE_SET, faults, facts, shown)
+
+
+def _no_build_path(_: Target, facts: ProductFacts) -> Finding:
+    held = [*facts.elf.paths, *facts.elf.sources]
+    return _plain(Property.NO_BUILD_PATH, not held, "none", f"holds {', '.join(held)}")
+
+
+def _position_independent(_: Target, facts: ProductFacts) -> Finding:
+    fault = "it runs at one address only" if facts.elf.fixed else "it asks for an interpreter"
+    holds = not facts.elf.fixed and not facts.elf.interpreter
+    return _plain(ProductProperty.POSITION_INDEPENDENT, holds, "loaded anywhere, without an interpreter", fault)
+
+
+def _stack_protector(_: Target, facts: ProductFacts) -> Finding:
+    """What ends a function whose canary was changed is a function that is nothing but a trap."""
+    code, trap = facts.code, TRAPS[facts.elf.machine]
+    order = list(code.texts)
+    numbers = {at: number for number, at in enumerate(order)}
+    traps = {
+        at
+        for at in code.flow.functions
+        if at in numbers and trap.search("\n".join(code.texts[k] for k in order[numbers[at] : numbers[at] + 2]))
+    }
+    count = sum(to in traps for _, to in (*code.flow.calls, *code.flow.jumps))
+    return _plain(
+        ProductProperty.STACK_PROTECTOR, count > 0, f"{count} checks end in a trap", "no canary is compared anywhere"
+    )
+
+
+_CHECKS: Mapping[_Wanted, Callable[[Target, ProductFacts], Finding]] = MappingProxyType(
+    {
+        **{
+            item: _shared(item)
+            for item in (
+                Property.BRANCH_NOTE,
+                Property.RETURN_NOTE,
+                Property.NOW,
+                Property.NX_STACK,
+                Property.NO_WX,
+                Property.NO_TEXTREL,
+                Property.NO_SEARCH_PATH,
+                Property.NO_NEEDED,
+                Property.RELATIVE_ONLY,
+            )
+        },
+        Property.RELRO: lambda target, facts: gate.sealed(target, Facts(facts.elf, disasm.CodeFacts(0, (), (), ()))),
+        Property.KCFI: _kcfi,
+        Property.LANDING_PADS: _landing_pads,
+        Property.NO_INDIRECT_BRANCH: _no_indirect_branch,
+        Property.EXPORTS: _exports,
+        Property.FEATURE_SET: _feature_set,
+        Property.NO_BUILD_PATH: _no_build_path,
+        ProductProperty.POSITION_INDEPENDENT: _position_independent,
+        ProductProperty.STACK_PROTECTOR: _stack_protector,
+    }
+)
+PROPERTIES: tuple[_Wanted, ...] = tuple(sorted(_CHECKS, key=str))
+"""What is read of a product; kernels alone have the others."""
