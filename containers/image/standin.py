@@ -72,8 +72,8 @@ def make(soname: str, names: Names, zig: Path) -> bytes:
         (folder / "a.map").write_text(script, encoding="ascii")
         what = f"making a stand-in for {soname}"
         compile_ = [str(zig), "clang", "-target", _TRIPLE, "-c", "a.s", "-o", "a.o"]
-        run_tool(compile_, cwd=folder, timeout_s=60, what=what)
+        run_tool(compile_, cwd=folder, what=what)
         link = [str(zig), "ld.lld", "-shared", "-s", "--threads=1", "--hash-style=gnu", f"-soname={soname}"]
         link += ["-z", "noexecstack", *(["--version-script=a.map"] if script else []), "a.o", "-o", "out"]
-        run_tool(link, cwd=folder, timeout_s=60, what=what)
+        run_tool(link, cwd=folder, what=what)
         return (folder / "out").read_bytes()
