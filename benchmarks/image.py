@@ -18,7 +18,7 @@ from typing import Any
 from containers import image
 from containers.bubblewrap import BubblewrapRunner
 from containers.image import Image, code
-from containers.runner import Progress
+from containers.runner import Progress, Runner
 from farm.payload import payload_digest
 from kernelfarm import canonical
 from kernelfarm.digest import Digest
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = Home(ROOT / "build" / "image-home")
 TARGET = "x86-64-v3"
 REPEATS = 3
+RunnerOf = Callable[[Image, Path], Runner]
 
 
 def main() -> None:
@@ -59,19 +60,22 @@ def builds(built: Image) -> dict[str, float]:
     return {"cold": cold, "warm": warm}
 
 
-def edits(built: Image) -> dict[str, list[float]]:
-    """Seconds from an edit of a compiler file to the compiler's first word, and to the end of a first small compile."""
+def edits(built: Image, runner_of: RunnerOf = BubblewrapRunner) -> dict[str, list[float]]:
+    """Seconds from an edit of a compiler file to the compiler's first word, and to the end of a first small compile.
+
+    `runner_of` makes the runner over an image and a folder of our own code.
+    """
     first_words, ends = [], []
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
         source = Path(name) / "source"
         for room in code.ROOMS:
             shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
-        expected, _first = _compile(built, source, Path(name) / "before")
+        expected, _first = _compile(built, source, Path(name) / "before", runner_of)
         for turn in range(REPEATS):
             with (source / "kernelc" / "pipeline.py").open("a") as stream:
                 stream.write(f"# edit {turn}\n")
             start = time.monotonic()
-            found, first = _compile(built, source, Path(name) / f"turn-{turn}")
+            found, first = _compile(built, source, Path(name) / f"turn-{turn}", runner_of)
             ends.append(time.monotonic() - start)
             first_words.append(first - start)
             if found != expected:
@@ -79,7 +83,7 @@ def edits(built: Image) -> dict[str, list[float]]:
     return {"to_first_word": first_words, "to_first_compile": ends}
 
 
-def _compile(built: Image, source: Path, scratch: Path) -> tuple[Digest, float]:
+def _compile(built: Image, source: Path, scratch: Path, runner_of: RunnerOf) -> tuple[Digest, float]:
     """The payload of a small model, and when the compiler said its first word."""
     (scratch / "in").mkdir(parents=True)
     graphs.tiny(scratch / "in" / "model.onnx")
@@ -98,7 +102,7 @@ def _compile(built: Image, source: Path, scratch: Path) -> tuple[Digest, float]:
         del progress
         words.append(time.monotonic())
 
-    runner = BubblewrapRunner(built, code.unpacked(SHARED, source).folder)
+    runner = runner_of(built, code.unpacked(SHARED, source).folder)
     accepted, _ended = runner.compile_in(scratch, on_progress=hear)
     return payload_digest(accepted.folder), words[0]
 

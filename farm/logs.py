@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +35,15 @@ def keep_earlier(runs: Runs, store: ContentStore, logs: Path, lease: Lease) -> N
     for attempt in runs.attempts(lease.run_id):
         if attempt.fencing < lease.fencing and attempt.log is None:
             keep(runs, store, logs, replace(lease, fencing=attempt.fencing))
+
+
+def keep_of(runs: Runs, store: ContentStore, logs: Path, worker: str, ids: Sequence[int]) -> None:
+    """As `keep`, for what a worker process that died left of the runs `ids`. A log that cannot be kept is left."""
+    with contextlib.suppress(FarmError):
+        for run in ids:
+            for attempt in runs.attempts(run):
+                if attempt.worker == worker and attempt.log is None:
+                    keep(runs, store, logs, Lease(run, attempt.fencing, worker, 0.0))
 
 
 def keeping(runs: Runs, store: ContentStore, logs: Path) -> Surround:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from farm import cache, runners
+from farm import cache, logs, runners
 from farm.actions import Job
 from farm.config import Config
 from farm.ledger import rules
@@ -157,7 +157,7 @@ def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
 
 def _hands(farm: Session, runs: Sequence[int], workers: int) -> _Crew | Hints:
     if farm.settings.broker is None:
-        return _Crew(farm.settings, farm.worker, runs, workers)
+        return _Crew(farm, runs, workers)
     from farm.reconcile import Hints  # Celery is imported only where there is a broker
 
     return Hints(farm, runs)
@@ -208,10 +208,11 @@ class _Crew:
 
     trouble = ""
 
-    def __init__(self, settings: Config, argv: Sequence[str], runs: Sequence[int], limit: int) -> None:
+    def __init__(self, farm: Session, runs: Sequence[int], limit: int) -> None:
         self.runs = runs
-        self._settings = settings
-        self._argv = argv
+        self._farm = farm
+        self._settings = farm.settings
+        self._argv = farm.worker
         self._limit = limit
         self._cores = max(1, cores() // min(limit, len(runs)))
         self._alive: dict[str, _Hand] = {}
@@ -243,6 +244,9 @@ class _Crew:
             if status is None:
                 continue
             del self._alive[name]
+            if status:
+                farm = self._farm
+                logs.keep_of(farm.ledger.runs, farm.store, farm.settings.home.logs, name, self.runs)
             worked = status == 0 or takings > hand.takings
             self._futile = 0 if worked else self._futile + 1
             if self._futile >= _FUTILE_LIMIT:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from farm import reconcile, runners
+from farm import logs, reconcile, runners
 from farm.config import Config
 from farm.hands import Hand, Hands
 from farm.ledger import rules
@@ -29,6 +29,7 @@ from farm.reconcile import Rounds
 from farm.scheduler import WORKER, cores, last_line, session
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.store import ContentStore
 
 _FUTILE_LIMIT = 3
 """Worker processes that may end in a row without having taken their run, before the station gives up."""
@@ -129,6 +130,8 @@ class Station:
         self.say(f"{names} {', '.join(row.status.state.value for row in rows)} after {time.monotonic() - began:.1f} s")
         if status:
             self._sweep()
+            home = self.settings.home
+            logs.keep_of(self.ledger.runs, ContentStore(home.store), home.logs, hand.name, runs)
         self._judge(status, self._takings(rows) > before or not self._takable(rows))
 
     def _wait(self, hand: Hand, runs: Sequence[int]) -> int:

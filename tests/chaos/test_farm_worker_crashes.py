@@ -17,8 +17,11 @@ import pytest
 
 from farm.ledger.ledger import Ledger, opened
 from farm.ledger.rules import Outcome, Reason
+from farm.logs import log_path
+from kernelfarm import digest
 from kernelfarm.errors import Code
 from kernelfarm.nouns import RunState
+from kernelfarm.store import ContentStore
 from tests.support import farms
 from tests.support.farms import Marks, alive, eventually
 
@@ -121,6 +124,10 @@ def test_when_a_worker_is_killed_its_lease_runs_out_and_another_takes_over(
     assert outcomes(ledger) == [Outcome.LEASE_EXPIRED, Outcome.DONE]
     assert ledger.runs.get(1).status.fencing == 2
     assert left_over(home) == []
+    # And what it had said is kept as well
+    store = ContentStore(home / "store")
+    said = [store.get_bytes(digest.parse(each.log or "")) for each in ledger.runs.attempts(1)]
+    assert said == [log_path(home / "logs", 1, number).read_bytes() for number in (1, 2)]
 
 
 def test_a_worker_that_slept_past_its_lease_gets_nothing_in(

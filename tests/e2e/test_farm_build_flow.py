@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from farm import alive, build, cache, gc, scheduler, subject
+from farm import alive, apart, build, cache, gc, scheduler, subject
 from farm.build import Built, Order
 from farm.cli import build as command
 from farm.ledger.builds import CellRow
@@ -179,7 +179,7 @@ def test_a_build_whose_process_is_gone_is_closed_by_the_next_one(
 def test_a_run_that_another_build_waits_for_is_not_cancelled(farm: Session, model: Path, tmp_path: Path) -> None:
     def join_and_interrupt(cells: Sequence[Cell]) -> None:
         other = farm.ledger.builds.open({})
-        farm.ledger.builds.add_cells(build._rows(other, cells[:1]))
+        farm.ledger.builds.add_cells(apart.rows_of(other, cells[:1]))
         raise KeyboardInterrupt
 
     with pytest.raises(FarmError):
@@ -220,8 +220,9 @@ def sweeping(farm: Session, monkeypatch: pytest.MonkeyPatch, owner: object, name
     return calls
 
 
+@pytest.mark.usefixtures("marks")
 def test_what_gc_removes_under_a_build_is_compiled_again(
-    farm: Session, marks: Marks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    farm: Session, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = build.build(farm, order(model), tmp_path / "first")
     calls = sweeping(farm, monkeypatch, build, "_write_bundles")
@@ -232,8 +233,9 @@ def test_what_gc_removes_under_a_build_is_compiled_again(
     assert farm.ledger.builds.get(again.number).state is BuildState.DONE
 
 
+@pytest.mark.usefixtures("marks")
 def test_what_gc_removes_under_a_check_is_compiled_again(
-    farm: Session, marks: Marks, model: Path, monkeypatch: pytest.MonkeyPatch
+    farm: Session, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     @contextmanager

@@ -8,12 +8,11 @@ import pytest
 
 from farm import blobs
 from farm.blobs import Repository, Token
-from farm.gate import authority, tokens
+from farm.gate import authority, registry, tokens
 from kernelfarm import digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
-from tests.support import registry_server as registries
 from tests.support.registry_server import RegistryServer
 
 pytestmark = pytest.mark.services
@@ -114,7 +113,7 @@ def test_who_has_no_certificate_of_the_farm_reaches_no_registry(
     registry_server: RegistryServer, tmp_path: Path
 ) -> None:
     foreign = authority.ensure(Home(tmp_path / "foreign"))
-    stranger = registries.peer(registry_server.url, foreign)
+    stranger = registry.peer(foreign, registry_server.url)
     with pytest.raises(FarmError) as caught:
         Repository(stranger, "farm/inputs", lambda: "x").has(digest.of_bytes(b"x"))
     assert caught.value.code is Code.REGISTRY_UNREACHABLE

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from farm.ledger.ledger import opened
+from farm.queue import QUEUE
 from kernelfarm.nouns import RunState
 from signing import keys
 from tests.support import farms
@@ -44,6 +45,7 @@ def test_a_build_says_that_redis_is_away_and_goes_on_when_it_is_back(farm: Shell
     listener.start()
     with opened(farm.home / "ledger.sqlite3") as ledger:
         eventually(lambda: [run.status.state for run in ledger.runs.live()] == [RunState.QUEUED])
+        eventually(lambda: redis_server.client().llen(QUEUE) == 1)
         redis_server.kill()
         eventually(lambda: "waiting: Redis at " in "".join(said))
         assert "does not answer" in "".join(said)

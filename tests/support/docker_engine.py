@@ -81,7 +81,10 @@ class DockerEngine:
         """The containers there are, running or not: their labelled runs."""
         client = self.client()
         try:
-            return [found.labels.get("kernel-farm.run", "?") for found in client.containers.list(all=True)]
+            return [
+                found.labels.get("kernel-farm.run", "?")
+                for found in client.containers.list(all=True, ignore_removed=True)
+            ]
         finally:
             client.close()
 

@@ -60,9 +60,10 @@ def differences(found: Made, expected: Made) -> list[str]:
     lines = []
     for cell in sorted({*found.payloads, *found.errors, *expected.payloads, *expected.errors}):
         what = f"{cell[0]} for {cell[1]}"
-        lines += [f"{what}: {made.errors[cell]}" for made in (found, expected) if cell in made.errors]
-        lines += [f"{what}: not built" for made in (found, expected) if cell not in {**made.errors, **made.payloads}]
-        if cell in found.payloads and cell in expected.payloads and found.payloads[cell] != expected.payloads[cell]:
+        failed = sorted({made.errors[cell] for made in (found, expected) if cell in made.errors})
+        if failed or cell not in found.payloads or cell not in expected.payloads:
+            lines.append(f"{what}: {'; '.join(failed) or 'not built'}")
+        elif found.payloads[cell] != expected.payloads[cell]:
             ours, theirs = found.files[cell], expected.files[cell]
             names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
             lines.append(f"{what}: {', '.join(names) or 'no file, the manifest'} differs")
@@ -159,7 +160,9 @@ class SealedFarm:
         """The containers of this farm that run."""
         with contextlib.closing(self.engine.client()) as client:
             label = f"{docker.LABEL}.home={docker.home_label(self.product.home)}"
-            found: list[Any] = client.containers.list(filters={"label": label, "status": "running"})
+            found: list[Any] = client.containers.list(
+                filters={"label": label, "status": "running"}, ignore_removed=True
+            )
             return found
 
     def attempts(self, run: int) -> list[AttemptRow]:
