@@ -146,7 +146,7 @@ def baseline_text(path: Path, machine: str) -> str:
 def lines(text: str) -> dict[int, str]:
     """The instruction at each address of such a text, without comments; Hexagon's keep the braces of their packets."""
     matches = (match for match in map(_LINE.match, text.splitlines()) if match)
-    return {int(match[1], 16): " ".join(_COMMENT.sub("", match[2]).split()) for match in matches}
+    return {int(match[1], 16): " ".join(_uncommented(match[2]).split()) for match in matches}
 
 
 def _of_target(target: Target) -> list[str]:
@@ -190,8 +190,13 @@ def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, s
     for line in text.splitlines():
         match = _LINE.match(line)
         if match and (address := int(match[1], 16)) not in words:
-            found[address] = " ".join(reader.bare(_COMMENT.sub("", match[2])).split())
+            found[address] = " ".join(reader.bare(_uncommented(match[2])).split())
     return found
+
+
+def _uncommented(text: str) -> str:
+    """The text of a line without its comment; most have none, and looking first is much cheaper than replacing."""
+    return _COMMENT.sub("", text) if "#" in text or "//" in text or "@ " in text else text
 
 
 _NUMBER = re.compile(r"-?0x[0-9a-f]+|(?<=%[xyz]mm)(?:[0-9]\b|1[0-5])")
@@ -199,6 +204,8 @@ _NUMBER = re.compile(r"-?0x[0-9a-f]+|(?<=%[xyz]mm)(?:[0-9]\b|1[0-5])")
 
 def form(instruction: str) -> str:
     """The instruction without what does not decide which feature it belongs to."""
+    if "0x" not in instruction and "mm" not in instruction:
+        return instruction.split(" <")[0]
     return _NUMBER.sub("", instruction.split(" <")[0])
 
 
