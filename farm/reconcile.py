@@ -76,6 +76,19 @@ class Rounds:
                 return
 
 
+def require_broker(settings: Config) -> None:
+    """Raise `FarmError` BROKER_* unless the broker of the settings answers and keeps what it is given.
+
+    For a build before it asks for its first run; later a broker may be away for a while.
+    """
+    assert settings.broker is not None
+    broker = Broker(settings.broker, visibility_s=settings.redelivery_s)
+    try:
+        broker.check()
+    finally:
+        broker.close()
+
+
 class Hints:
     """In place of a build's own workers: keeps hints waiting for its runs, which workers elsewhere compile."""
 
@@ -89,7 +102,6 @@ class Hints:
         self._next = 0.0
 
     def __enter__(self) -> Hints:
-        self._broker.check()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache as cache_once
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -114,9 +115,10 @@ def compile_jobs(
     without `wait` the cells come back once the hints are sent. What is left ends in INTERRUPTED when `wanted` says no.
     """
     cells: list[Cell] = []
+    prepare = cache_once(partial(_require_broker, farm.settings))
     try:
         for job in jobs:
-            cells.append(_begin(farm, job, use_cache=use_cache))
+            cells.append(_begin(farm, job, prepare, use_cache=use_cache))
     finally:  # broken off, too, somebody must know which runs were asked for
         on_begin(cells)
     on_change(cells)
@@ -130,7 +132,15 @@ def compile_jobs(
     return [_settle(cell) for cell in cells]
 
 
-def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
+def _require_broker(settings: Config) -> None:
+    if settings.broker is not None:
+        from farm.reconcile import require_broker  # Celery is imported only where there is a broker
+
+        require_broker(settings)
+
+
+def _begin(farm: Session, job: Job, prepare: Callable[[], None], *, use_cache: bool) -> Cell:
+    """The cell of a job: from the cache, or with its run; `prepare` is called before a run is asked for."""
     cell = Cell(job.model.name, job.action.target_name, job)
     runs, key, salt = farm.ledger.runs, job.action.execution_key, "" if use_cache else ALONE
     while True:
@@ -141,6 +151,7 @@ def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
             return replace(cell, error=error)
         if found is not None:
             return replace(cell, payload=found[0], cached=found[1])
+        prepare()
         # An entry without its bytes is compiled again; one that another build makes in this moment is not.
         ask = runs.submit_unless_cached if use_cache and entry is None else partial(runs.submit, salt=salt)
         made = ask(
@@ -158,7 +169,7 @@ def _begin(farm: Session, job: Job, *, use_cache: bool) -> Cell:
 def _hands(farm: Session, runs: Sequence[int], workers: int) -> _Crew | Hints:
     if farm.settings.broker is None:
         return _Crew(farm, runs, workers)
-    from farm.reconcile import Hints  # Celery is imported only where there is a broker
+    from farm.reconcile import Hints
 
     return Hints(farm, runs)
 
