@@ -62,8 +62,8 @@ def let_go(ledger: Ledger, number: int, state: BuildState) -> None:
 
 
 def place(folder: Path) -> str:
-    """How the ledger names the farm's folder for locks on this host."""
-    return f"{socket.gethostname()}:{folder}"
+    """How the ledger names the farm's folder for locks on this host: the same text in every locale."""
+    return f"{socket.gethostname()}:{os.fsencode(folder).decode('utf-8', 'backslashreplace')}"
 
 
 def _lock(folder: Path, number: int) -> Path:
