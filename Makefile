@@ -41,12 +41,9 @@ demo: setup models tools-if-possible ## one real model to a signed, checked, reb
 test: setup models tools-if-possible ## every test that needs no service (10 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not bar and not services" tests
 
-SEALED := tests/integration/test_farm_sealed_matrix.py
-# A file's tests share a Docker Engine and look for what they leave on this machine: no two workers share a file. The
-# matrix takes both cores.
-integration: setup models tools ## every test that needs services, as root: Redis, PostgreSQL, Docker, a registry (20 minutes on two cores)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "services and not bar" --ignore $(SEALED) tests
-	$(BIN)/python -m pytest -m "services and not bar" $(SEALED)
+# A file's tests share a Docker Engine and look for what they leave on this machine: no two workers share a file.
+integration: setup models tools ## every test that needs services, as root: Redis, PostgreSQL, Docker, a registry (10 minutes on two cores)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "services and not bar" tests
 
 check: setup ## lint, format, types, layers, lock freshness
 	$(BIN)/ruff check .
