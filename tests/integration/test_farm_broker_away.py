@@ -12,7 +12,7 @@ import pytest
 from farm.ledger.ledger import opened
 from kernelfarm.nouns import RunState
 from signing import keys
-from tests.support import farms
+from tests.support import farms, graphs
 from tests.support.farms import eventually
 from tests.support.redis_server import RedisServer
 from tests.support.shells import Shell
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.services
 @pytest.fixture
 def farm(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shell]:
     keys.new(farms.settings(tmp_path / "home").home)
-    (tmp_path / "cls.onnx").write_bytes(b"a model")
+    graphs.relu(tmp_path / "cls.onnx")
     own = {"FARM_BROKER_URL": redis_server.url, "FARM_RECONCILE_S": "0.3"}
     with Shell(tmp_path, tmp_path / "home", own).closing() as shell:
         yield shell
