@@ -29,8 +29,8 @@ answers. A dropped target, another tensor or a higher demand is major; a new tar
 bytes behind the same interface patch. A lower bump is refused.
 
 \b
-The channel "stable" demands every target of this farm, from a sandbox, and a final version; "preview" nothing of
-that. Channels of your own come from --channels FILE:
+The channel "stable" demands every target of this farm, from a sandbox, allowed licences and a final version; "preview"
+nothing of that. Channels of your own come from --channels FILE:
   schema = "release-channels/1"
   [channels.stable]
   targets = ["x86-64-v3", "aarch64"]             or ["all"]
@@ -38,6 +38,7 @@ that. Channels of your own come from --channels FILE:
   builds = 2                                     agreeing builds of each payload
   apart = "worker"                               what differs between them: "worker" or "host"
   sealed = true                                  from a sandbox
+  licences = true                                the licence verdict of every payload allows it
 
 Exit status: 0 released (or released already), 1 the bundle is bad, 3 something is missing here, 4 refused."""
 _WORD = re.compile(r"[A-Za-z][0-9A-Za-z-]{0,31}")

@@ -8,6 +8,7 @@ prerelease = false                      # whether a version like 1.2.0-rc.1 may 
 builds = 2                              # agreeing builds of each payload
 apart = "worker"                        # what must differ between them: "worker" or "host"
 sealed = true                           # every payload comes from a sandbox (runner docker or bubblewrap)
+licences = true                         # every payload's licence verdict allows it; without: none denies it
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Channel:
     builds: int = 2
     apart: Apart = Apart.WORKER
     sealed: bool = False
+    licences: bool = False
 
     def require_targets(self, present: Sequence[str]) -> str:
         """Raise `FarmError` TARGETS_INCOMPLETE when a demanded target has no payload; else what was found."""
@@ -66,7 +68,10 @@ class Channel:
 
 def built_in() -> dict[str, Channel]:
     """`stable`: final versions for every target of this farm, from a sandbox. `preview`: whatever two builds give."""
-    return {STABLE: Channel(STABLE, target.names(), prerelease=False, sealed=True), "preview": Channel("preview")}
+    return {
+        STABLE: Channel(STABLE, target.names(), prerelease=False, sealed=True, licences=True),
+        "preview": Channel("preview"),
+    }
 
 
 def choose(name: str, path: Path | None) -> Channel:
@@ -92,13 +97,13 @@ def load(path: Path) -> dict[str, Channel]:
 def _channel(path: Path, name: str, value: Any) -> Channel:
     if not isinstance(value, Mapping):
         raise _invalid(path, f"{name} is no table")
-    if unknown := sorted(set(value) - {"targets", "prerelease", "builds", "apart", "sealed"}):
+    if unknown := sorted(set(value) - {"targets", "prerelease", "builds", "apart", "sealed", "licences"}):
         raise _invalid(path, f"{name}: the key {unknown[0]} is unknown")
     targets, prerelease = value.get("targets", []), value.get("prerelease", True)
     builds, apart = value.get("builds", 2), value.get("apart", Apart.WORKER.value)
     if not isinstance(targets, list) or not all(isinstance(item, str) for item in targets):
         raise _invalid(path, f"{name}: targets is no list of texts")
-    for key in ("prerelease", "sealed"):
+    for key in ("prerelease", "sealed", "licences"):
         if type(value.get(key, False)) is not bool:
             raise _invalid(path, f"{name}: {key} is neither true nor false")
     if type(builds) is not int or not 2 <= builds <= _MOST_BUILDS:
@@ -108,7 +113,9 @@ def _channel(path: Path, name: str, value: Any) -> Channel:
     wanted = target.names() if targets == ["all"] else tuple(sorted(set(targets)))
     if unknown := sorted(set(wanted) - set(target.names())):
         raise _invalid(path, f"{name}: there is no target {unknown[0]}")
-    return Channel(name, wanted, prerelease, builds, Apart(apart), value.get("sealed", False))
+    return Channel(
+        name, wanted, prerelease, builds, Apart(apart), value.get("sealed", False), value.get("licences", False)
+    )
 
 
 def _invalid(path: Path, why: str) -> FarmError:

@@ -4,7 +4,7 @@ The gates are independent and all are tried, so that one run says everything tha
 
 1. the sources of this farm are a commit's, and the payloads were compiled with them (`sources`);
 2. the bundle verifies under this farm's key;
-3. the channel's targets are there, from a sandbox where it demands that (`channels`);
+3. the channel's targets are there, from a sandbox where it demands that (`channels`), and no licence stands against it;
 4. enough builds of each payload agree, and none disagrees (`quorum`);
 5. the version says what the release changes (`compatibility`, `versions`).
 """
@@ -18,6 +18,7 @@ from typing import Any
 
 from farm import bundle, policy, publish
 from farm.config import Config
+from farm.licences import gate
 from farm.release import compatibility, facts, quorum, record, sources, stamp, versions
 from farm.release.channels import Channel
 from farm.release.compatibility import Interface, Verdict
@@ -168,6 +169,7 @@ def release(
     recipes = [Provenance.from_statement(item, "").recipe for item in statements if item.predicate_type == PROVENANCE]
     found = _source(made, recipes, source)
     _gate_channel(made, order, view, statements)
+    _gate_licences(made, order, view, statements)
     agreed = _gate_builds(made, order, statements)
     _gate_version(made, order, past, facts.interface_of(view), view)
     if made.report.ok:
@@ -210,6 +212,20 @@ def _gate_channel(made: Outcome, order: Order, view: BundleView, statements: lis
                 if item.predicate_type == PROVENANCE
             }
             say(policy.RELEASE.require(view, provenances, signed=True))
+
+
+def _gate_licences(made: Outcome, order: Order, view: BundleView, statements: list[Statement]) -> None:
+    """A denial blocks on every channel, what wants a review where the channel demands that nothing does."""
+    named = {f"statement {number}": item for number, item in enumerate(statements)}
+    with made.report.check("licences", order.channel.name) as say:
+        if order.channel.licences:
+            say(gate.require(view, named, gate.today()))
+            return
+        known = gate.verdicts(named)
+        for payload in view.payloads:
+            if payload.digest in known:
+                gate.refuse_denied(known[payload.digest], gate.today(), f"the payload of {payload.target}")
+        say(gate.summary(list(known.values()), gate.today()) if known else "nobody judged them")
 
 
 def _gate_builds(made: Outcome, order: Order, statements: list[Statement]) -> tuple[Agreed, ...]:

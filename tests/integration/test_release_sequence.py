@@ -33,7 +33,7 @@ prerelease = false
 
 def checkout(folder: Path) -> Path:
     """A git checkout of the farm's rooms as they are here, all committed."""
-    asked = ["git", "-C", str(ROOT), "ls-files", "-z", "-co", "--exclude-standard", "--", *ROOMS]
+    asked = ["git", "-C", str(ROOT), "ls-files", "-z", "-co", "--exclude-standard", "--", ".gitignore", *ROOMS]
     for name in subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split("\0"):
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -135,9 +135,16 @@ def test_stable_takes_nothing_from_a_bare_process(farm: Farm) -> None:
     built = farm.build()
     farm.rebuild(built)
 
-    made = farm.release(built, channel=replace(channels.built_in()["stable"], targets=()))
+    made = farm.release(built, channel=replace(channels.built_in()["stable"], targets=(), licences=False))
 
     assert refused(made) == {Code.POLICY_REFUSED}
+
+
+def test_stable_takes_nothing_whose_licences_nobody_judged(farm: Farm) -> None:
+    built = farm.build()
+    farm.rebuild(built)
+
+    assert refused(farm.release(built, channel=replace(PREVIEW, licences=True))) == {Code.LICENCE_REVIEW}
 
 
 def test_the_version_follows_from_what_changed(farm: Farm) -> None:
@@ -225,6 +232,7 @@ prerelease = false
 builds = 3
 apart = "host"
 sealed = true
+licences = true
 [channels.small]
 """
 
