@@ -39,11 +39,12 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PayloadInput:
-    """One target's payload: a folder of exactly the files that the compile child wrote, and how it was made."""
+    """One target's payload: a folder of exactly its files, how it was made, and the verdict of the licence gate."""
 
     target: str
     directory: Path
     provenance: Provenance
+    licences: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,14 @@ class WrittenBundle:
     """`digest` is the image index's; `payloads` holds (target's name, payload's digest), sorted.
 
     `reused`: the folder already held this very bundle, made in the same way and signed by the same key; it stayed as
-    it was.
+    it was. `licences` is what the licence gate says of all payloads together, in a few words.
     """
 
     path: Path
     digest: Digest
     payloads: tuple[tuple[str, Digest], ...]
     reused: bool
+    licences: str = ""
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ def write_bundle(
         out_dir.parent.mkdir(parents=True, exist_ok=True)
     files.sweep(out_dir.parent)
     publish.recover(out_dir)
-    _require_replaceable(out_dir)
+    require_replaceable(out_dir)
     reused = _holds(out_dir, plan, payloads, signer)
     if not reused:
         _write(out_dir, plan, payloads, signer)
@@ -145,7 +147,7 @@ def platform_of(name: str) -> Platform:
     return Platform(_ARCHITECTURES[found.machine], "linux", variant)
 
 
-def _require_replaceable(out_dir: Path) -> None:
+def require_replaceable(out_dir: Path) -> None:
     """Only a bundle, whole or damaged, or an empty folder is ever replaced: never a folder of the user's own.
 
     Another tool's OCI layout has the same names but `media.idx`, and no index that speaks of our kinds of things.
@@ -220,12 +222,13 @@ def _write(out_dir: Path, plan: _Plan, payloads: Sequence[PayloadInput], signer:
 
 
 def _statements(found: facts.BundleFacts, plan: _Plan, payloads: Sequence[PayloadInput]) -> list[Statement]:
-    """What has to be signed: the provenance of each payload, then the bundle."""
+    """What has to be signed: the provenance of each payload, the verdicts on their licences, then the bundle."""
     provenances = [
         item.provenance.statement(plan.payloads[item.target].digest)
         for item in sorted(payloads, key=lambda item: item.target)
     ]
-    return [*provenances, found.signature()]
+    verdicts = [item.licences for item in sorted(payloads, key=lambda item: item.target) if item.licences is not None]
+    return [*provenances, *verdicts, found.signature()]
 
 
 def _attach(blobs: Path, plan: _Plan, statements: Sequence[Statement], sealed: Sequence[bytes]) -> list[Descriptor]:

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from kernelfarm import files, oci_bundle, paths
 from kernelfarm.errors import Code, FarmError
-from signing import dsse, facts, keys, protocol, verify
+from signing import dsse, facts, keys, protocol, verify, waiver
 from signing.statement import Statement
 
 CONNECTIONS = 16
@@ -82,6 +82,8 @@ def answer(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> dict
             raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request to the signer")
         if request == {"schema": "sign-request/1", "do": "identify"}:
             return {"schema": "sign-reply/1", "public": keys.public_of(private).pem}
+        if request.get("do") == "waive":
+            return {"schema": "sign-reply/1", "sealed": [_waive(request, private).decode()]}
         return {"schema": "sign-reply/1", "sealed": [data.decode() for data in _sign(request, private)]}
     except FarmError as reason:
         error = reason
@@ -114,6 +116,16 @@ def _sign(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> list[
         ) from error
     _log(f"signing {len(statements)} statements about {found.digest}")
     return [dsse.seal(statement, private) for statement in statements]
+
+
+def _waive(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> bytes:
+    """A licence waiver speaks about no bundle: the signer sees to its form, who asks answers for its content."""
+    if set(request) != {"schema", "do", "statement"}:
+        raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request for a waiver")
+    statement = Statement.from_json(request["statement"], "the waiver")
+    found = waiver.from_statement(statement, "the waiver")
+    _log(f"signing a waiver of {found.finding} until {found.expires}")
+    return dsse.seal(statement, private)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from tests.support.pinned_image import pinned_image
 from tests.support.postgres_server import postgres_server
 from tests.support.redis_server import redis_server
 from tests.support.registry_server import registry_server
+from tests.support.release_registry import release_registry
 from tests.support.sandboxes import sandbox
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "postgres_server",
     "redis_server",
     "registry_server",
+    "release_registry",
     "sandbox",
 ]

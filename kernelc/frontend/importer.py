@@ -16,14 +16,12 @@ from kernelc.frontend.binding import Declared, bind, replaced
 from kernelc.frontend.operators.registry import NodeImport, since_of
 from kernelc.frontend.read import opset_of
 from kernelc.frontend.site import Site, shown
-from kernelc.frontend.tensors import MAX_RANK, TensorReader, dtype_of
+from kernelc.frontend.tensors import MAX_RANK, MAX_WEIGHT_BYTES, TensorReader, dtype_of
 from kernelc.graph import Graph
 from kernelc.media.builder import GraphBuilder
 from kernelc.media.call import TooLarge
 from kernelfarm.errors import Code, FarmError
 
-MAX_WEIGHT_BYTES = 2**31 - 1
-"""Limit for all constants of a model together."""
 MAX_NAME = 127
 """Longest name of a graph input or output in bytes of UTF-8: the device tells longer ones cut (media_engine.h)."""
 MAX_PORTS = 256

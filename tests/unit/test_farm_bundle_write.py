@@ -53,9 +53,11 @@ def test_a_payload_is_its_files_by_name_with_their_media_types(tmp_path: Path) -
         "hardening.json": "hardening.v1+json",
         "kernels.so": "kernels.v1",
         "libmedia_engine.so": "library.v1",
+        "links.json": "links.v1+json",
         "media-run": "program.v1",
         "media.hdr": "header.v1",
         "media_engine.h": "include.v1",
+        "sbom.cdx.json": "application/vnd.cyclonedx+json",
         "weights.bin": "weights.v1",
     }
 
