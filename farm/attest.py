@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from farm import publish
+from farm import publish, staging
 from farm.bundle import require_trusted
-from kernelfarm import digest, files, layout, oci, oci_bundle
+from kernelfarm import files, layout, oci, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import FarmError
 from kernelfarm.oci import Descriptor
@@ -100,14 +100,6 @@ def _add(
     sealed: Sequence[bytes],
 ) -> None:
     assert view.descriptor is not None
-    subjects = {item.digest: item for item in (view.descriptor, *(payload.descriptor for payload in view.payloads))}
-    manifests = [item.descriptor for item in kept]
-    for statement, data in zip(statements, sealed, strict=True):
-        envelope = oci.describe(data, oci.ATTESTATION)
-        manifest = oci_bundle.attestation_manifest(subjects[statement.subjects[0].digest], envelope).encode()
-        for blob in (data, manifest, oci.EMPTY_BYTES):
-            place = staged / oci.blob_name(digest.of_bytes(blob))
-            if not place.exists():  # a blob that is there may be a link into the bundle in use
-                place.write_bytes(blob)
-        manifests.append(oci.describe(manifest, oci.MANIFEST))
-    (staged / layout.INDEX).write_bytes(oci_bundle.top_index(view.descriptor, manifests).encode())
+    subjects = (view.descriptor, *(payload.descriptor for payload in view.payloads))
+    made = staging.put_statements(staged, subjects, statements, sealed)
+    staging.write_top(staged, view.descriptor, [*(item.descriptor for item in kept), *made])

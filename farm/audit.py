@@ -39,6 +39,16 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
+class Nameless:
+    """A payload without a bill, which an older farm made; `place` as in `Described`."""
+
+    place: str
+    model: str
+    target: str
+    payload: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """What is looked for: a component that a purl names, or a licence or exception by its SPDX name; or both."""
 
@@ -92,40 +102,54 @@ def audit(root: Path) -> dict[str, Any]:
     }
 
 
-def of_bundle(root: Path, view: BundleView) -> Iterator[Described]:
-    """The payloads of a bundle with their bills, each checked against its payload."""
+def of_bundle(root: Path, view: BundleView, without: list[Nameless] | None = None) -> Iterator[Described]:
+    """The payloads of a bundle with their bills, each checked against its payload.
+
+    One that an older farm made has none: it is added to `without`, or raises PAYLOAD_INVALID where that is None.
+    """
     for payload in view.payloads:
         if SBOM not in payload.files:
-            raise FarmError(
-                Code.PAYLOAD_INVALID,
-                f"the payload of {payload.target} has no bill of materials",
-                "an older farm made it",
-                "Build the bundle again.",
-                {"file": SBOM},
-            )
+            if without is None:
+                raise FarmError(
+                    Code.PAYLOAD_INVALID,
+                    f"the payload of {payload.target} has no bill of materials",
+                    "an older farm made it",
+                    "Build the bundle again.",
+                    {"file": SBOM},
+                )
+            without.append(Nameless(str(root), view.name, payload.target, payload.digest))
+            continue
         payload_check.require_sbom(view, payload)
         bill = sbom.read(view.folder.read_blob(payload.files[SBOM]))
         yield Described(str(root), view.name, view.version, payload.target, payload.digest, bill)
 
 
-def of_folders(roots: Sequence[Path]) -> Iterator[Described]:
-    """The payloads of bundles: each path is one, or a folder that holds some. Raises FILE_MISSING, BUNDLE_INVALID."""
+def of_folders(roots: Sequence[Path], without: list[Nameless]) -> Iterator[Described]:
+    """The payloads of bundles: each path is one, or a folder that holds some. Those that have no bill are added to
+    `without`: nobody can say what they hold. Raises FILE_MISSING, BUNDLE_INVALID.
+    """
     for root in roots:
         bundles = [root] if subject.is_bundle(root) else _inside(root)
         for bundle in bundles:
-            yield from of_bundle(bundle, oci_bundle.read(bundle).require())
+            yield from of_bundle(bundle, oci_bundle.read(bundle).require(), without)
 
 
-def of_farm(ledger: Ledger, store: ContentStore) -> Iterator[Described]:
-    """The payloads that a farm keeps in its cache, each once. One that an older farm made has no bill: left out."""
+def of_farm(ledger: Ledger, store: ContentStore, without: list[Nameless]) -> Iterator[Described]:
+    """The payloads that a farm keeps in its cache, each once. Those without a bill are added to `without`."""
     seen: set[Digest] = set()
     for _key, _action, text in ledger.history.needed():
         if text is None:
             continue
         payload = canonical.decode(Payload, text.encode(), name="a payload in the ledger")
         file = next((file for file in payload.files if file.name == SBOM), None)
-        if file is None or payload.digest in seen or not store.has(file.digest):
+        if payload.digest in seen:
             continue
+        if file is None:
+            seen.add(payload.digest)
+            without.append(Nameless("", payload.model_name, payload.target_name, payload.digest))
+            continue
+        if not store.has(file.digest):
+            continue  # no longer kept
         seen.add(payload.digest)
         bill = sbom.read(store.get_bytes(file.digest), f"{SBOM} of {payload.digest}")
         yield Described("", payload.model_name, None, payload.target_name, payload.digest, bill)

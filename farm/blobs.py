@@ -21,6 +21,8 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.store import ContentStore
 
 _CHUNK = 1 << 20
+_ELSEWHERE = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.TEMPORARY_REDIRECT)
+"""What a registry answers for a blob that it has in a storage of its own."""
 _READ_S = 300.0
 """The registry hashes what it got before it answers."""
 
@@ -57,7 +59,8 @@ class Repository:
         with self._registry.ask("HEAD", self._path + digest, headers=self._headers()) as answer:
             if answer.status_code == HTTPStatus.NOT_FOUND:
                 return False
-            self._require(answer, HTTPStatus.OK)
+            if answer.status_code not in _ELSEWHERE:
+                self._require(answer, HTTPStatus.OK)
         return True
 
     def put(self, store: ContentStore, digest: Digest) -> bool:
@@ -93,7 +96,7 @@ class Repository:
         headers = self._headers() | {"Accept-Encoding": "identity"}
         with self._registry.ask("GET", self._path + digest, headers=headers, read_s=_READ_S) as answer:
             if answer.status_code == HTTPStatus.NOT_FOUND:
-                advice = "Run the build again."
+                advice = "Have it brought there again: run the build again, or have the release published again."
                 raise FarmError(Code.BLOB_MISSING, f"the registry does not hold {digest}", "it answers 404", advice)
             self._require(answer, HTTPStatus.OK)
             what = "a blob could not be fetched"

@@ -276,10 +276,11 @@ def _write_bundle(
         payloads, verdicts = [], []
         for cell in cells:
             contents = materials.of_folder(cell.target, read_folder(unpack(farm, cell, folder / cell.target)))
-            found = gate.verdict(contents, terms, farm.settings.home, farm.store)
+            origin = _provenance(farm, cell)
+            found = gate.verdict(contents, terms, farm.settings.home, farm.store, origin.execution.image)
             gate.refuse_denied(found, terms.day, f"{name} for {cell.target}")
             said = gate.statement(contents, found)
-            payloads.append(PayloadInput(cell.target, folder / cell.target, _provenance(farm, cell), said))
+            payloads.append(PayloadInput(cell.target, folder / cell.target, origin, said))
             verdicts.append(found)
         made = bundle.write_bundle(place, name=name, version=version, payloads=payloads, signer=signer)
         return replace(made, licences=gate.summary(verdicts, terms.day))

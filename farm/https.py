@@ -52,11 +52,14 @@ class Service:
 
         Raises `FarmError` of the code `unreachable`, for a break in mid-body too.
         """
-        address = urljoin(self.url, path)
+        try:
+            address = urljoin(self.url, path)
+        except ValueError as reason:  # "https://[x", by whoever sent it
+            raise self._failed(f"{path!r} is no address") from reason
         if not address.startswith(self.url):
             raise self._failed(f"it points to another service, {address!r}")
         try:
-            with self._session.request(
+            response = self._session.request(
                 method,
                 address,
                 data=data,
@@ -65,7 +68,15 @@ class Service:
                 timeout=(CONNECT_S, read_s),
                 allow_redirects=False,
                 stream=True,
-            ) as response:
+            )
+        except (
+            requests.RequestException,
+            ValueError,
+            OSError,
+        ) as reason:  # ValueError: of where it points to
+            raise self._failed(_why(reason)) from reason
+        try:
+            with response:
                 yield response
         except (requests.RequestException, OSError) as reason:
             raise self._failed(_why(reason)) from reason

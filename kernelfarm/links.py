@@ -11,6 +11,7 @@ from enum import Enum
 from typing import ClassVar
 
 from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import sort_field
 
 NAME = "links.json"
@@ -41,7 +42,8 @@ class Input:
     """An object, or a member of an archive ("libx.a(y.o)"), as an input of a link.
 
     `kept` is how many bytes of it the linker kept, `sections` the names of those that they lie in, `sources` names of
-    files in `Links.sources`. `digest` and `size` are those of the file; of an archive, of the whole archive.
+    files in `Links.sources`, some for the origin SOURCES and none for others; else SCHEMA_MISMATCH is raised, since
+    nobody would judge such an object. `digest` and `size` are those of the file; of an archive, of the whole archive.
     """
 
     name: str
@@ -53,6 +55,9 @@ class Input:
     sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if (self.origin is Origin.SOURCES) != bool(self.sources):
+            why = f"its origin is {self.origin.value}, and it lists {len(self.sources)} sources"
+            raise FarmError(Code.SCHEMA_MISMATCH, f"the object {self.name} cannot be explained", why)
         sort_field(self, "sections", lambda item: item)
         sort_field(self, "sources", lambda item: item)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
@@ -23,10 +24,12 @@ from cyclonedx.model.lifecycle import LifecyclePhase, PredefinedLifecycle
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from sbom.parts import Bill, Hashes, Part
+
+if TYPE_CHECKING:
+    from cyclonedx.validation.json import JsonStrictValidator
 
 VERSION = SchemaVersion.V1_6
 
@@ -61,9 +64,16 @@ def spell(bill: Bill) -> dict[str, Any]:
 
 def faults(document: str, most: int = 5) -> list[str]:
     """What the strict schema of CycloneDX 1.6 has against a document; empty for a valid one. Only the first ones."""
-    found = JsonStrictValidator(VERSION).validate_str(document, all_errors=True)
+    found = _validator().validate_str(document, all_errors=True)
     texts = [str(getattr(error.data, "message", error))[:300] for error in found or ()]
     return texts[:most]
+
+
+@cache
+def _validator() -> JsonStrictValidator:
+    from cyclonedx.validation.json import JsonStrictValidator  # a second of imports: only who validates pays for it
+
+    return JsonStrictValidator(VERSION)  # it reads its schema once
 
 
 def _component(part: Part) -> Component:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -25,12 +26,25 @@ UNKNOWN = Declared()
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """Sources that are compiled in, by the beginning of their names; `package` is the wheel that they come with."""
+    """Sources that are compiled in, by the beginning of their names; `package` is the wheel that they come with.
+
+    `folders`, where it is given, is the pattern of the folders below `prefix` that belong to it. `texts` are files in
+    `texts/` that its owners ask to pass on, beside those of its licences.
+    """
 
     prefix: str
     name: str
     package: str
     declared: Declared
+    folders: str = ""
+    texts: tuple[str, ...] = ()
+
+    def holds(self, source: str) -> bool:
+        """Whether a source of that name belongs to it."""
+        if not source.startswith(self.prefix):
+            return False
+        below, slash, _ = source.removeprefix(self.prefix).partition("/")
+        return not self.folders or (bool(slash) and fnmatchcase(below, self.folders))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +60,7 @@ class Table:
 
     def group(self, source: str) -> SourceGroup:
         """The group of a source, by its name in links.json; a group of its folder's name, unknown, where none fits."""
-        found = [group for group in self.groups if source.startswith(group.prefix)]
+        found = [group for group in self.groups if group.holds(source)]
         if found:
             return max(found, key=lambda group: len(group.prefix))
         prefix = source.rpartition("/")[0]
@@ -70,7 +84,12 @@ def load(path: Path = TABLE) -> Table:
     }
     groups = tuple(
         SourceGroup(
-            entry["prefix"], entry["name"], entry.get("package", ""), Declared(entry["licence"], entry["supplier"])
+            entry["prefix"],
+            entry["name"],
+            entry.get("package", ""),
+            Declared(entry["licence"], entry["supplier"]),
+            entry.get("folders", ""),
+            tuple(entry.get("texts", ())),
         )
         for entry in document["source"]
     )

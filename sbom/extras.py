@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sbom.making import Making
@@ -66,14 +66,10 @@ def _compositions(document: Mapping[str, Any], contents: Contents) -> list[dict[
     linked = [file_ref(file.name) for file in contents.links.files]
     groups = sorted(part["bom-ref"] for part in document["components"] if part["bom-ref"].startswith("group/"))
     return [
-        {"aggregate": "complete", "assemblies": ["payload"], "dependencies": ["payload", *_sorted(linked)]},
+        {"aggregate": "complete", "assemblies": ["payload"], "dependencies": ["payload", *sorted(linked)]},
         *([{"aggregate": "incomplete", "assemblies": groups}] if groups else []),
         {"aggregate": "unknown", "dependencies": [MODEL_REF]},
     ]
-
-
-def _sorted(refs: Iterable[str]) -> list[str]:
-    return sorted(refs)
 
 
 def _text(item: Any, name: str) -> str:

@@ -11,8 +11,8 @@ from kernelfarm.digest import Digest
 from kernelfarm.nouns import Model, RecipeInputs, recipe_key
 from toolchains.tools import tool_identities
 
-LIBRARIES = ("cyclonedx-python-lib", "packageurl-python", "py-serializable")
-"""Whose versions decide the bytes of a bill, beside the sources of this room."""
+LIBRARIES = ("cyclonedx-python-lib", "license-expression", "packageurl-python", "py-serializable")
+"""Whose versions decide the bytes of a bill, beside the sources of this room and the tools of the recipe."""
 _LEFT_OUT = ("__pycache__", "image.py", "licence", "read.py")
 """What decides no byte of a payload's bill: what reads bills, and bills of other things."""
 

@@ -50,6 +50,6 @@ def _entry(group: SourceGroup) -> str:
 
 
 def _texts(groups: Iterable[SourceGroup]) -> list[tuple[str, str]]:
-    words = {word.strip("()") for group in groups for word in group.declared.licence.split()}
+    words = {word.strip("()") for group in groups for word in (*group.declared.licence.split(), *group.texts)}
     places = ((word, TEXTS / f"{word}.txt") for word in sorted(words))
     return [(word, place.read_text(encoding="utf-8")) for word, place in places if place.is_file()]

@@ -38,6 +38,7 @@ _KINDS: Mapping[str, Kind] = {
     "media-run": Kind.APPLICATION,
     "weights.bin": Kind.DATA,
 }
+_OWN_SOURCES = ("runtime/", "generated/")
 _FROM_MODEL = ("golden.bin", "weights.bin")
 _BINARIES = ("kernels.so", "libmedia_engine.so", "media-run")
 
@@ -193,13 +194,12 @@ def _groups(linked: Links, making: Making) -> list[Part]:
 
 
 def _group(group: SourceGroup, parts: list[Part], making: Making) -> Part:
-    versions = {declared.normalised(tool.name): tool.version for tool in making.recipe.tools}
-    version = versions.get(group.package) or digest.hex_of(making.recipe.runtime_source)[:_SHORT]
+    version = _version(group, making)
     folder = group.prefix.removeprefix("zig/").strip("/")
     if group.package:
-        purl = PackageURL("pypi", None, group.package, version, None, folder)
+        purl = PackageURL("pypi", None, group.package, version or None, None, folder)
     else:
-        purl = PackageURL(_GENERIC, None, group.name, version)
+        purl = PackageURL(_GENERIC, None, group.name, version or None)
     return Part(
         f"group/{group.prefix}",
         Kind.LIBRARY,
@@ -210,6 +210,14 @@ def _group(group: SourceGroup, parts: list[Part], making: Making) -> Part:
         supplier=group.declared.supplier,
         parts=tuple(parts),
     )
+
+
+def _version(group: SourceGroup, making: Making) -> str:
+    """That of the wheel that brings it, of our own the digest of the runtime's sources; of a stranger's nothing."""
+    if group.package:
+        versions = {declared.normalised(tool.name): tool.version for tool in making.recipe.tools}
+        return versions.get(group.package, "")
+    return digest.hex_of(making.recipe.runtime_source)[:_SHORT] if group.prefix in _OWN_SOURCES else ""
 
 
 def _tool(name: str, version: str, identity: Digest) -> Part:
@@ -260,10 +268,10 @@ def _require(config: Any, linked: Links, hashes: Mapping[str, Hashes]) -> None:
     tensors = [config.get(name) for name in ("inputs", "outputs")] if isinstance(config, dict) else []
     if (
         not tensors
-        or not all(isinstance(items, list) for items in tensors)
+        or not all(isinstance(items, list) for items in (*tensors, config.get("stages", [])))
         or not isinstance(config.get("model"), dict)
     ):
-        raise FarmError(Code.SCHEMA_MISMATCH, f"{CONFIG} has no model, inputs and outputs")
+        raise FarmError(Code.SCHEMA_MISMATCH, f"{CONFIG} has no model, inputs, outputs and stages")
     names = {source.name for source in linked.sources}
     for file in linked.files:
         if file.name not in hashes:

@@ -76,7 +76,7 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     """The bill in a file called `name`.
 
     Raises `FarmError` SBOM_INVALID unless it is canonical, valid by the strict schema, has the serial number of its
-    content and no ref twice.
+    content, package URLs that are some, and no ref twice.
     """
     try:
         document = canonical.loads(data, strict=True, name=name)
@@ -91,7 +91,7 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     root = document.get("metadata", {}).get("component")
     if root is None:
         raise _invalid(name, "it says nothing about what it describes")
-    components = tuple(_flat([root, *document.get("components", [])], ""))
+    components = tuple(_flat([root, *document.get("components", [])], "", name))
     refs = [component.ref for component in components]
     if "" in refs or len(set(refs)) != len(refs):
         raise _invalid(name, "a component has no ref, or that of another")
@@ -157,23 +157,28 @@ def licence_names(text: str) -> frozenset[str]:
     return frozenset(name.lower() for item in found for name in (item, *item.split(" WITH ")))
 
 
-def _flat(components: Iterable[Mapping[str, Any]], inside: str) -> Iterator[Component]:
+def _flat(components: Iterable[Mapping[str, Any]], inside: str, name: str) -> Iterator[Component]:
     for item in components:
         ref = item.get("bom-ref", "")
         hashes = {entry["alg"]: entry["content"] for entry in item.get("hashes", [])}
+        purl = item.get("purl", "")
+        try:
+            PackageURL.from_string(purl or "pkg:generic/none")
+        except ValueError as reason:
+            raise _invalid(name, f"{purl!r} is not a package URL") from reason
         yield Component(
             ref,
             item["type"],
             item["name"],
             item.get("version", ""),
-            item.get("purl", ""),
+            purl,
             _licence(item.get("licenses", [])),
             item.get("supplier", {}).get("name", ""),
             Hashes(hashes["SHA-256"], hashes.get("SHA-512", "")) if "SHA-256" in hashes else None,
             item.get("scope") != "excluded",
             inside,
         )
-        yield from _flat(item.get("components", []), ref)
+        yield from _flat(item.get("components", []), ref, name)
 
 
 def _licence(entries: Iterable[Mapping[str, Any]]) -> str:

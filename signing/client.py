@@ -63,6 +63,12 @@ class SocketSigner:
         (data,) = self._sealed(request, [statement])
         return data
 
+    def withdraw(self, statement: Statement) -> bytes:
+        """A signed withdrawal for a registry's log, of a bundle that need not be here; raises as `Signer.sign`."""
+        request = {"schema": "sign-request/1", "do": "withdraw", "statement": statement.to_json()}
+        (data,) = self._sealed(request, [statement])
+        return data
+
     def _sealed(self, request: dict[str, Any], statements: Sequence[Statement]) -> list[bytes]:
         sealed = _ask(self.socket, request).get("sealed")
         if not isinstance(sealed, list) or len(sealed) != len(statements):

@@ -130,3 +130,13 @@ class LogEntry:
         except (ValueError, FarmError) as reason:
             raise invalid(name, f"its log entry is malformed ({reason})") from reason
         return found
+
+
+def require_withdrawal(statement: Statement, name: str) -> LogEntry:
+    """The withdrawal that a statement holds; raises `FarmError` ATTESTATION_INVALID (file `name`) for anything else."""
+    if statement.predicate_type != LOG_ENTRY:
+        raise invalid(name, f"its kind is {statement.predicate_type!r}")
+    found = LogEntry.from_statement(statement, name)
+    if found.deed is not Deed.WITHDRAW or found.previous is None or not found.reason:
+        raise invalid(name, "it does not withdraw, for a reason, what an entry before it published")
+    return found

@@ -81,8 +81,8 @@ def _require_release(statement: Statement, facts: BundleFacts, name: str) -> Non
     if said != (facts.name, facts.version, sorted((item.target, item.digest) for item in facts.payloads)):
         raise _foreign(name, "the name, version or payloads that it releases are not those of the bundle", facts.digest)
     for item in found.payloads:
-        if len(item.builds) < 2 or len({build.worker for build in item.builds}) != len(item.builds):
-            raise invalid(name, f"it does not name two builds of {item.target} by different workers")
+        if len(item.builds) < 2 or len({(build.worker, build.host) for build in item.builds}) != len(item.builds):
+            raise invalid(name, f"it does not name two builds of {item.target} by different workers or on other hosts")
 
 
 def _require_log_entry(statement: Statement, facts: BundleFacts, name: str) -> None:

@@ -1,7 +1,8 @@
 """A licence waiver: somebody who may says, signed and for a time, that one finding of the licence gate is acceptable.
 
-It names the finding by its digest, which covers the material, the bytes of its file, the licence and the rule: once one
-of them changes, the waiver covers nothing. It is a document of its own, not part of a bundle's attestations.
+It names the finding by its digest, which covers the material with its version, the bytes of its file (of all of them
+where it is about the whole), the licence and the rule: once one of them changes, the waiver covers nothing. It is a
+document of its own, not part of a bundle's attestations.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelfarm import digest
+from kernelfarm.errors import Code, FarmError
 from toolchains import zig
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
@@ -39,7 +40,11 @@ def of(source: Path, machine: str) -> tuple[Path, ...]:
 
 
 def measure(source: Path, machine: str) -> list[str]:
-    """The files of zig's library that functions in `source`'s debug information come from, relative to the library."""
+    """The files of zig's library that functions in `source`'s debug information come from, relative to the library.
+
+    Raises `FarmError` TOOL_FAILED for a file of somebody else that `source` imports: what is recorded of it could not
+    tell when that file changes, and no list of sources would name it.
+    """
     wanted = MACHINES[machine]
     with tempfile.TemporaryDirectory(prefix="kf-sources-") as made:
         caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), f"{made}/cache")
@@ -48,9 +53,13 @@ def measure(source: Path, machine: str) -> list[str]:
         run_tool(argv, cwd=Path(made), extra_env=caches, what=f"asking for the sources of {source.name}")
         found = _FILE.findall(Path(made, "out.ll").read_text(encoding="utf-8"))
         paths = {Path(made, folder, name).resolve() for name, folder in found} - {source.resolve()}
+        real = {path for path in paths if path.is_file() and not path.is_relative_to(Path(made, "cache").resolve())}
     root = library().resolve()
-    inside = (path for path in paths if path.is_relative_to(root) and path.is_file())
-    return sorted(path.relative_to(root).as_posix() for path in inside)
+    if strangers := sorted(path.name for path in real if not path.is_relative_to(root)):
+        why = f"it imports {strangers[0]}, which is not in zig's library"
+        advice = "Put what it needs into the one file: only its own bytes and zig's library are accounted for."
+        raise FarmError(Code.TOOL_FAILED, f"the sources of {source.name} cannot be told", why, advice)
+    return sorted(path.relative_to(root).as_posix() for path in real)
 
 
 def measured(sources: Mapping[Path, list[str]]) -> str:

@@ -88,18 +88,24 @@ def find(places: Sequence[Path], purl: str, licence: str, as_json: bool) -> None
 
     if not purl and not licence:
         raise FarmError(Code.USAGE, "nothing to look for", "", "Give --component PURL, --licence ID, or both.")
+    without: list[audit.Nameless] = []
     wanted = audit.Wanted(parse_purl(purl) if purl else None, licence)
     if places:
-        count, hits = audit.find(audit.of_folders(places), wanted)
+        count, hits = audit.find(audit.of_folders(places, without), wanted)
     else:
         with scheduler.session(config.load()) as farm:
-            count, hits = audit.find(audit.of_farm(farm.ledger, farm.store), wanted)
+            count, hits = audit.find(audit.of_farm(farm.ledger, farm.store, without), wanted)
     if as_json:
         asked = {"component": purl or None, "licence": licence or None}
         found = [hit.to_json() for hit in hits]
-        output.print_json({"schema": "audit-find/1", "asked": asked, "payloads": count, "found": found})
+        unknown = [{"place": one.place, "model": one.model, "target": one.target} for one in without]
+        document = {"schema": "audit-find/1", "asked": asked, "payloads": count, "found": found}
+        output.print_json({**document, "without_bill": unknown})
         return
     _print_hits(count, hits)
+    for one in without:
+        place = one.place or "this farm"
+        click.echo(output.style(f"{one.model} for {one.target} in {place} has no bill of materials", "yellow"))
 
 
 def _print_hits(count: int, hits: Sequence[Hit]) -> None:

@@ -26,7 +26,9 @@ Exit status: 0 all there and verified, 1 something is bad, 3 not here or not rea
 @click.option("--key", required=True, type=click.Path(path_type=Path), help="The public key of who released them.")
 @click.option("--out", default="bundles", show_default=True, type=click.Path(path_type=Path), help="Folder of bundles.")
 @click.option("--offline", is_flag=True, help="Ask nothing of the network: verify what is there.")
-@click.option("--mirror", default="", metavar="HOST[:PORT]", help="Ask this registry in place of those locked.")
+@click.option(
+    "--mirror", default="", metavar="HOST[:PORT][/PREFIX]", help="Ask this registry in place of those locked."
+)
 @click.option("--withdrawn", is_flag=True, help="Take releases that were withdrawn since.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def command(lockfile: Path, key: Path, out: Path, offline: bool, mirror: str, withdrawn: bool, as_json: bool) -> None:

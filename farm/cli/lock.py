@@ -15,7 +15,8 @@ Examples:
   farm lock registry.example/media/model:1.2.0 --key release.pub
   farm lock registry.example/media/a registry.example/media/b --key release.pub -o farm.lock
 
-Without a version the last final release that is not withdrawn is taken. Keep the file under version control."""
+Without a version the last final release that is not withdrawn is taken. Keep the file under version control: what it
+saw of a release log, a newer one must have seen too."""
 
 
 @click.command("lock", cls=Command, epilog=EPILOG)
@@ -30,7 +31,8 @@ def command(references: tuple[str, ...], key: Path, path: Path, as_json: bool) -
     from signing import keys
 
     places = [reference.parse(text) for text in references]
-    made = consumer.lock(paths.home(), places, keys.load_public(key))
+    before = consumer.read_lockfile(path) if path.exists() else None
+    made = consumer.lock(paths.home(), places, keys.load_public(key), before=before)
     value = canonical.to_json(made)
     files.atomic_write(path, output.json_text(value).encode() + b"\n")
     if as_json:

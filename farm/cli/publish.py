@@ -17,7 +17,8 @@ Examples:
 \b
 The bytes go first, then the entry of the signed release log, then the tag: the version. A tag never moves, and the
 same release again is no fault: what an interrupted publish left out is pushed. Credentials are those of
-`docker login`, or FARM_REGISTRY_USER and FARM_REGISTRY_PASSWORD; FARM_REGISTRY_CA names a PEM file to trust.
+`docker login`, or FARM_REGISTRY_USER and FARM_REGISTRY_PASSWORD for the registry FARM_REGISTRY_HOST; FARM_REGISTRY_CA
+names a PEM file to trust.
 
 Exit status: 0 published (or published already), 1 the bundle or the log is bad, 3 the registry cannot be used,
 4 refused."""

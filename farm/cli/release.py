@@ -30,7 +30,7 @@ bytes behind the same interface patch. A lower bump is refused.
 
 \b
 The channel "stable" demands every target of this farm, from a sandbox, allowed licences and a final version; "preview"
-nothing of that. Channels of your own come from --channels FILE:
+nothing of that: only that licences were judged and none is denied. Channels of your own come from --channels FILE:
   schema = "release-channels/1"
   [channels.stable]
   targets = ["x86-64-v3", "aarch64"]             or ["all"]
@@ -39,6 +39,7 @@ nothing of that. Channels of your own come from --channels FILE:
   apart = "worker"                               what differs between them: "worker" or "host"
   sealed = true                                  from a sandbox
   licences = true                                the licence verdict of every payload allows it
+  licence_policies = ["sha256:..."]              whose verdicts count, by default those of this farm's own policy
 
 Exit status: 0 released (or released already), 1 the bundle is bad, 3 something is missing here, 4 refused."""
 _WORD = re.compile(r"[A-Za-z][0-9A-Za-z-]{0,31}")
@@ -105,7 +106,8 @@ def command(
         pre,
         key,
     )
-    made = releases.release(settings, order, _past(settings, bundle, against, key))
+    past = releases.Past() if against is None else _past(settings, against, key)
+    made = releases.release(settings, order, past)
     reports.write(made.report, "farm release", junit=junit, sarif=sarif)
     if as_json:
         output.print_json(made.to_json())
@@ -114,20 +116,15 @@ def command(
     return int(made.report.status)
 
 
-def _past(settings: Config, bundle: Path, against: str | None, key: str) -> Past:
+def _past(settings: Config, against: str, key: str) -> Past:
+    from farm.registry import consumer, reference
     from farm.release import release as releases
-    from kernelfarm import oci_bundle
     from signing import keys
 
-    past = releases.past_of(settings, oci_bundle.read(bundle).require().name)
-    if against is None:
-        return past
     public = keys.load_public(keys.find(settings.home, key).public)
     if Path(against).is_dir():
-        return releases.joined(past, releases.past_of_bundle(Path(against), public))
-    from farm.registry import consumer, reference
-
-    return releases.joined(past, consumer.past_of(settings.home, reference.parse(against), public))
+        return releases.past_of_bundle(Path(against), public)
+    return consumer.past_of(settings.home, reference.parse_repository(against), public)
 
 
 def _print(made: Outcome) -> None:
@@ -135,7 +132,7 @@ def _print(made: Outcome) -> None:
 
     checks.show(made.report)
     if not made.report.ok:
-        click.echo("NOT RELEASED  " + made.name)
+        click.echo(f"NOT RELEASED  {made.name}".rstrip())
     else:
         verb = "RELEASED BEFORE" if made.unchanged else "RELEASED"
         click.echo(f"{verb}  {made.name} {made.version}  {made.digest}\n{made.path}")

@@ -14,9 +14,10 @@ EPILOG = """\b
 Examples:
   farm waive bundles/model 3fa2c81d --reason "GPL2 is a macro's name" --expires 2027-03-31
   farm waive bundles/model 3fa2c81d --reason "..." --expires 2027-03-31 --key counsel --out waiver.json
+  farm waive bundles/model 3fa2c81d --reason "..." --expires 2027-03-31 --signed-by release.pub
 
 Without --out it lies in the farm's state, where every build finds it. It covers this finding and no other: once the
-file, its licence or the rule changes, it covers nothing."""
+version, a file, its licence or the rule changes, it covers nothing."""
 
 
 @click.command("waive", cls=Command, epilog=EPILOG)
@@ -25,17 +26,33 @@ file, its licence or the rule changes, it covers nothing."""
 @click.option("--reason", required=True, help="Why the finding is acceptable.")
 @click.option("--expires", required=True, metavar="YYYY-MM-DD", help="First day (UTC) on which it counts no more.")
 @click.option("--key", default="default", show_default=True, help="Name of the key that signs the waiver.")
+@click.option(
+    "--signed-by", type=click.Path(path_type=Path), help="Public key that signed BUNDLE; else that of this farm's key."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write it to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(bundle: Path, finding: str, reason: str, expires: str, key: str, out: Path | None, as_json: bool) -> None:
-    """Sign a waiver of FINDING, the first digits of a finding that `farm licences BUNDLE` lists."""
+def command(
+    bundle: Path,
+    finding: str,
+    reason: str,
+    expires: str,
+    key: str,
+    signed_by: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Sign a waiver of FINDING, the first digits of a finding that `farm licences BUNDLE` lists.
+
+    What it says of the finding is taken from BUNDLE, whose signatures are checked.
+    """
     from farm.licences import gate, judging, waivers
     from kernelfarm import canonical, digest, files, paths
-    from signing import client
+    from signing import client, keys
     from signing.waiver import Waiver
 
     home = paths.home().create()
-    found = judging.finding(judging.read(bundle, None), finding)
+    public = keys.load_public(keys.find(home).public if signed_by is None else signed_by)
+    found = judging.finding(judging.read(bundle, public), finding)
     if found.rule == "unscanned":
         why = "nobody looked at the files yet"
         raise FarmError(Code.USAGE, "what was not scanned cannot be waived", why, found.remedy)

@@ -9,6 +9,7 @@ from pathlib import Path
 from farm import attest
 from farm.licences import gate, materials
 from farm.licences.gate import Terms
+from farm.origin import origin_of
 from kernelfarm import oci, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -60,8 +61,10 @@ def judge(recorded: Recorded, terms: Terms, home: Home, store: ContentStore) -> 
     made = {}
     for payload in view.payloads:
         contents = materials.of_bundle(view, payload)
-        known = {**_licences(recorded.verdicts[payload.target]), **terms.licences}
-        found = gate.verdict(contents, replace(terms, licences=known), home, store)
+        given = contents.model in terms.licences or "" in terms.licences
+        known = terms.licences if given else {**terms.licences, **_licences(recorded.verdicts[payload.target])}
+        made_in = origin_of(view, payload).execution.image
+        found = gate.verdict(contents, replace(terms, licences=known), home, store, made_in)
         made[payload.digest] = (gate.statement(contents, found), found)
     return made
 

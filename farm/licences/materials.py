@@ -30,7 +30,7 @@ _TABLE = "sbom/declared.toml"
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A payload's files: each with a digest, and where its bytes lie. `documents` are those that are read."""
+    """A payload's files: each with a digest, and where its bytes lie; two of them are read."""
 
     target: str
     payload: Digest
@@ -68,10 +68,25 @@ def _contents(
     try:
         links = canonical.decode(Links, texts[LINKS], name=LINKS)
         config = canonical.loads(texts[CONFIG], strict=True, name=CONFIG)
-        assert config["model"]["name"] and isinstance(config["tools"], dict)
-    except (FarmError, KeyError, TypeError, AssertionError) as reason:
+    except FarmError as reason:
         raise _inconsistent(target, str(reason)) from reason
+    if why := _fault(config):
+        raise _inconsistent(target, f"{CONFIG} {why}")
     return Contents(target, payload, pieces, paths, links, config)
+
+
+def _fault(config: Any) -> str:
+    """What a payload's configuration lacks that is judged."""
+    model, tools = (config.get(name) if isinstance(config, dict) else None for name in ("model", "tools"))
+    if not (isinstance(model, dict) and isinstance(model.get("name"), str) and model["name"]):
+        return "does not name its model"
+    if not isinstance(tools, dict):
+        return "does not list its tools"
+    for name, tool in tools.items():
+        version = tool.get("version") if isinstance(tool, dict) else None
+        if not declared.normalised(name).strip("-./ ") or not isinstance(version, str) or not version:
+            return f"lists the tool {name!r} without name and version"
+    return ""
 
 
 def materials(contents: Contents, model_licence: str, pins: Iterable[Pin], store: ContentStore) -> list[Material]:
@@ -144,27 +159,45 @@ def _model(contents: Contents, licence: str) -> Material:
 
 
 def _packages(tools: Mapping[str, Any], pins: Iterable[Pin], store: ContentStore) -> list[Material]:
-    """The wheels that compiled it, as installed here, and all packages of the image's lock."""
-    found = [_wheel(name, str(entry["version"]), packages.of_installed(name)) for name, entry in tools.items()]
-    known = {(item.name, item.version) for item in found}
+    """The wheels that compiled it, and all packages of the image's lock. A wheel's own metadata are those of the very
+    version: of the lock's, else as it is installed here.
+    """
+    locked = {(declared.normalised(pin.name), pin.version): pin for pin in pins if pin.kind == "wheel"}
+    found = []
+    for name, entry in tools.items():
+        version, pin = entry["version"], locked.pop((declared.normalised(name), entry["version"]), None)
+        own = packages.of_installed(name, version)
+        if own == packages.NOTHING and pin is not None:
+            own = _of_pin(pin, store)
+        found.append(_wheel(name, version, own, pin.digest if pin is not None else entry.get("digest")))
+    found += [_wheel(pin.name, pin.version, _of_pin(pin, store), pin.digest) for pin in locked.values()]
     for pin in pins:
-        if pin.kind == "wheel":
-            own = packages.of_wheel(store.open_path(pin.digest)) if store.has(pin.digest) else packages.NOTHING
-            made = _wheel(pin.name, pin.version, own)
-            found += [made] if (made.name, made.version) not in known else []
-        else:
+        if pin.kind != "wheel":
             purl = packages.purl("deb", pin.name, pin.version)
             licence = declared.load().package("deb", pin.name).licence
-            found.append(Material(pin.name, pin.version, purl, Role.TOOL, licence, _TABLE))
+            found.append(Material(pin.name, pin.version, purl, Role.TOOL, licence, _TABLE, content=pin.digest))
     return found
 
 
-def _wheel(name: str, version: str, own: packages.Claim) -> Material:
+def _of_pin(pin: Pin, store: ContentStore) -> packages.Claim:
+    return packages.of_wheel(store.open_path(pin.digest)) if store.has(pin.digest) else packages.NOTHING
+
+
+def _wheel(name: str, version: str, own: packages.Claim, content: Digest | None) -> Material:
     """A wheel under what the table says and what its own metadata say: both, where they differ."""
     plain = declared.normalised(name)
     purl = packages.purl("pypi", plain, version)
     licence, source = packages.both(declared.load().package("pypi", plain).licence, _TABLE, own)
-    return Material(plain, version, purl, Role.IMPORTED, licence, source)
+    return Material(plain, version, purl, Role.IMPORTED, licence, source, note=own.note, content=content)
+
+
+def of_image(made_in: Digest, ours: Digest | None) -> Material:
+    """The image as a whole, our own work; its packages are judged by today's lock, which `ours` was built from."""
+    doubt = ""
+    if made_in != ours:
+        now = "today's lock is not built here" if ours is None else f"today's lock gives {ours}"
+        doubt = f"it was compiled in the image {made_in}, {now}: the packages judged may not be those that it held"
+    return Material("kernel-farm-image", "", "", Role.TOOL, OWN[1], "the farm's LICENSE", content=made_in, doubt=doubt)
 
 
 def _inconsistent(target: str, why: str) -> FarmError:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from farm.licences import gate, waivers
 from farm.licences.gate import Terms
+from farm.licences.waivers import Foreign, Signed
 from kernelfarm.paths import Home
 from sbom.licence.scan import FILE_S, installed
 from signing import keys
@@ -17,7 +18,8 @@ from signing import keys
 @dataclass(frozen=True, slots=True)
 class LicenceOrder:
     """`models` are texts like "MIT" or "NAME=MIT"; `policy` a file, "" for the farm's own; `waivers` files beside those
-    in the farm's state, signed by one of `waiver_keys` (files), by default the key that signs the bundle.
+    in the farm's state, signed by one of `waiver_keys` (files), by default the key that signs the bundle. Those in the
+    state that another key signed cover nothing; one that is named must be good.
 
     With `scan` everything that ships is scanned before its bundle is written.
     """
@@ -55,14 +57,17 @@ class LicenceOrder:
 
         Raises `FarmError` LICENCE_POLICY_INVALID, WAIVER_INVALID, KEY_*, or SCAN_TOOLS_MISSING where a scan is asked.
         """
-        files = (*waivers.of_home(home), *map(Path, self.waivers))
-        trusted = []
-        if files:
+        granted: tuple[Signed, ...] = ()
+        foreign: tuple[Foreign, ...] = ()
+        if self.waivers or waivers.of_home(home):
             trusted = [keys.load_public(Path(path)) for path in self.waiver_keys]
             trusted = trusted or [keys.load_public(keys.find(home, key).public)]
+            granted, foreign = waivers.of_state(home, trusted)
+            granted += waivers.load(map(Path, self.waivers), trusted)
         return gate.own_terms(
             of_policy=Path(self.policy) if self.policy else None,
             licences_of=self.models,
-            granted=waivers.load(files, trusted),
+            granted=granted,
+            foreign=foreign,
             tools=installed().with_time(file_s) if self.scan else None,
         )

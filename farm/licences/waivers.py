@@ -32,7 +32,27 @@ class Signed:
     def applied(self) -> Applied:
         """What a verdict says of it."""
         made = self.waiver
-        return Applied(self.digest, self.keyid, made.expires, made.reason, made.finding, self.document)
+        return Applied(
+            self.digest,
+            self.keyid,
+            made.expires,
+            made.reason,
+            made.finding,
+            self.document,
+            made.material,
+            made.file,
+            made.expression,
+            made.rule,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A waiver of a finding by a key that may not waive here: it covers nothing."""
+
+    name: str
+    keyid: str
+    finding: Digest
 
 
 def of_home(home: Home) -> tuple[Path, ...]:
@@ -41,9 +61,27 @@ def of_home(home: Home) -> tuple[Path, ...]:
 
 
 def load(paths: Iterable[Path], trusted: Sequence[PublicKey]) -> tuple[Signed, ...]:
-    """The waivers in these files, by digest. Raises `FarmError` WAIVER_INVALID for one that no trusted key signed."""
+    """The waivers in files that somebody named, by digest.
+
+    Raises `FarmError` WAIVER_INVALID for one that no trusted key signed.
+    """
     found = {one.digest: one for one in (_load(path, trusted) for path in paths)}
     return tuple(one for _, one in sorted(found.items()))
+
+
+def of_state(home: Home, trusted: Sequence[PublicKey]) -> tuple[tuple[Signed, ...], tuple[Foreign, ...]]:
+    """The waivers in the farm's state that a trusted key signed, and those of other keys: several people keep theirs
+    there, and each build trusts some. Raises WAIVER_INVALID for one that is damaged.
+    """
+    own, others = [], []
+    for path in of_home(home):
+        data = _bytes(path)
+        keyid, found = _unverified(data, path.name)
+        if keyid in {public.keyid for public in trusted}:
+            own.append(parse(data, path.name, trusted))
+        else:
+            others.append(Foreign(path.name, keyid, found.finding))
+    return tuple(own), tuple(others)
 
 
 def good(waivers: Iterable[Signed], day: str) -> tuple[Applied, ...]:
@@ -69,16 +107,27 @@ def parse(data: bytes, name: str, trusted: Sequence[PublicKey]) -> Signed:
                 continue
             break
         return Signed(found, public.keyid, digest.of_bytes(data), data.decode())
-    raise FarmError(
-        Code.WAIVER_INVALID,
-        f"the waiver {name} cannot be used",
-        why,
-        "Name the key of who may waive with --waiver-key, or take the waiver away.",
-        {"file": name},
-    )
+    raise _unusable(name, why)
+
+
+def _unverified(data: bytes, name: str) -> tuple[str, Waiver]:
+    try:
+        keyid, statement = dsse.read_unverified(data, name)
+        return keyid, waiver.from_statement(statement, name)
+    except FarmError as reason:
+        why = f"{reason.what}: {reason.why}" if reason.why else reason.what
+        raise _unusable(name, why) from reason
 
 
 def _load(path: Path, trusted: Sequence[PublicKey]) -> Signed:
+    return parse(_bytes(path), path.name, trusted)
+
+
+def _bytes(path: Path) -> bytes:
     with files.coded("a waiver could not be read", path), path.open("rb") as stream:
-        data = stream.read(_LARGEST)
-    return parse(data, path.name, trusted)
+        return stream.read(_LARGEST)
+
+
+def _unusable(name: str, why: str) -> FarmError:
+    advice = "Name the key of who may waive with --waiver-key, or take the waiver away."
+    return FarmError(Code.WAIVER_INVALID, f"the waiver {name} cannot be used", why, advice, {"file": name})

@@ -1,7 +1,8 @@
 """How a registry of releases is reached: HTTPS, whatever credentials it asks for, storage that lies elsewhere.
 
-Credentials are FARM_REGISTRY_USER and FARM_REGISTRY_PASSWORD, else what `docker login` wrote; they go to the registry
-and to the token service that it names, over TLS or to this machine's loopback interface, and nowhere else.
+Credentials are FARM_REGISTRY_USER and FARM_REGISTRY_PASSWORD for the registry FARM_REGISTRY_HOST, else what
+`docker login` wrote for a registry; they go to that registry and to the token service that it names, over TLS or to
+this machine's loopback interface, and nowhere else: neither a lock file nor a mirror can have them sent elsewhere.
 """
 
 from __future__ import annotations
@@ -78,21 +79,25 @@ class Registry(Site):
         """What lies where an answer points to: blobs in a storage of their own. No credentials go there."""
         with ExitStack() as stack:
             for _ in range(_HOPS):
-                address = urljoin(answer.url, answer.headers.get("Location", ""))
-                site = self._site(address, "storage")
+                address, site = self._site(answer.headers.get("Location", ""), "storage", answer.url)
                 answer = stack.enter_context(site.ask("GET", address, headers=headers, read_s=read_s))
                 if answer.status_code not in _REDIRECTS:
                     yield answer
                     return
             raise self._failed(f"it points on more than {_HOPS} times")
 
-    def _site(self, address: str, what: str) -> Site:
-        parts = urlsplit(address)
+    def _site(self, place: str, what: str, base: str = "") -> tuple[str, Site]:
+        """The whole address of a place that an answer names, and whoever serves it."""
+        try:
+            address = urljoin(base, place)
+            parts = urlsplit(address)
+        except ValueError as reason:
+            raise self._failed(f"its {what} is at {place!r}, which is no address") from reason
         local = Reference(parts.netloc, "").is_local and self.url.startswith("http://")
         if not parts.netloc or parts.username or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
             raise self._failed(f"its {what} is at {address!r}, which is not reached over TLS")
-        base = f"{parts.scheme}://{parts.netloc}"
-        return Site(base, unreachable=Code.REGISTRY_UNREACHABLE, trusted=self._trusted)
+        url = f"{parts.scheme}://{parts.netloc}"
+        return address, Site(url, unreachable=Code.REGISTRY_UNREACHABLE, trusted=self._trusted)
 
     def _answer_to(self, challenge: str) -> str:
         """The value of the header Authorization that a challenge asks for (RFC 7235; distribution's token scheme)."""
@@ -102,11 +107,11 @@ class Registry(Site):
         if scheme.lower() != "bearer":
             raise self._refused(f"it asks for {scheme or 'nothing that it names'}, and no credentials are known")
         asked = dict(_PARAMETER.findall(rest))
-        realm = asked.get("realm", "")
+        realm, service = self._site(asked.get("realm", ""), "token service")
         basic = base64.b64encode(self._credentials.encode()).decode()
         headers = {"Authorization": f"Basic {basic}"} if self._credentials else {}
         params = {key: asked[key] for key in ("service", "scope") if key in asked}
-        with self._site(realm, "token service").ask("GET", realm, headers=headers, params=params) as answer:
+        with service.ask("GET", realm, headers=headers, params=params) as answer:
             if answer.status_code != HTTPStatus.OK:
                 raise self._refused(f"its token service answers {answer.status_code}")
             try:
@@ -120,7 +125,8 @@ class Registry(Site):
 
     def _refused(self, why: str) -> FarmError:
         advice = (
-            "Run `docker login`, or set FARM_REGISTRY_USER and FARM_REGISTRY_PASSWORD; credential helpers are not used."
+            "Run `docker login`, or set FARM_REGISTRY_HOST, FARM_REGISTRY_USER and FARM_REGISTRY_PASSWORD; credential "
+            "helpers are not used."
         )
         return FarmError(Code.CREDENTIALS_REFUSED, f"the registry does not let us into {self._place}", why, advice)
 
@@ -138,8 +144,12 @@ def registry(reference: Reference, environ: Mapping[str, str] | None = None) -> 
 
 
 def credentials(host: str, given: Mapping[str, str]) -> str:
-    """ "user:password" for a host: the farm's variables, else docker's config.json; empty where neither knows any."""
-    if user := given.get("FARM_REGISTRY_USER"):
+    """ "user:password" for a host: the farm's variables, else docker's config.json; empty where neither knows any.
+
+    The farm's variables are for the host that FARM_REGISTRY_HOST names, with its port if it has one, and no other.
+    """
+    user = given.get("FARM_REGISTRY_USER")
+    if user and given.get("FARM_REGISTRY_HOST") == host:
         return f"{user}:{given.get('FARM_REGISTRY_PASSWORD', '')}"
     folder = Path(given.get("DOCKER_CONFIG") or Path(given.get("HOME", "/nonexistent")) / ".docker")
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from farm import publish
+from farm.bundle import require_replaceable
 from farm.policy import Policy
 from farm.registry import log, memory, publishing, reference, transfer
 from farm.registry.log import Head, ReleaseLog
@@ -18,9 +19,10 @@ from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.registry.transfer import Say, silent
 from farm.release import facts
+from farm.release.compatibility import Interface
 from farm.release.record import Released
-from farm.release.release import Past, open_all, released_of
-from farm.release.versions import last_final, parse
+from farm.release.release import Past, open_all, released_of, require_good
+from farm.release.versions import compared_with, parse
 from farm.verify import PayloadCheck, Report, verify_bundle
 from kernelfarm import canonical, digest, files, nouns, oci_bundle
 from kernelfarm.digest import Digest
@@ -88,14 +90,19 @@ class Fetched:
         }
 
 
-def resolve(home: Home, place: Reference, public: PublicKey, *, seen: Head | None = None) -> Resolved:
+def resolve(
+    home: Home, place: Reference, public: PublicKey, *, seen: Head | None = None, origin: Reference | None = None
+) -> Resolved:
     """What a reference means: a tag or digest that the log published; without either, the last good final release.
 
-    `seen` is an end of the log that is known from elsewhere. Raises LOG_* for a log that does not hold or lacks what
-    was seen of it, RELEASE_UNKNOWN, and TAG_MOVED or MANIFEST_MISSING for a tag that is not where the log says.
+    `seen` is an end of the log that is known from elsewhere, `origin` whose log it is where `place` is in a mirror:
+    what this machine saw there counts too. Raises LOG_* for a log that does not hold or lacks what was seen of it,
+    RELEASE_UNKNOWN, and TAG_MOVED or MANIFEST_MISSING where `place` names a tag that is not where the log says.
     """
     remote = Remote(place)
-    found = transfer.read_log(remote, public)
+    found = transfer.read_log(remote, public, origin.repository if origin else "")
+    if origin is not None:
+        memory.require_seen(home, origin, public.keyid, found)
     if seen is not None:
         log.require_extends(found, seen, place.place)
     memory.require_and_remember(home, place, public.keyid, found)
@@ -107,7 +114,8 @@ def resolve(home: Home, place: Reference, public: PublicKey, *, seen: Head | Non
         entry = found.latest()
     if entry is None:
         raise publishing.unknown(place, found)
-    _require_tag(remote, entry)
+    if place.tag:
+        _require_tag(remote, entry)
     return Resolved(remote, found, entry)
 
 
@@ -182,11 +190,16 @@ def _require_named(entry: LogEntry, report: Report) -> None:
         raise FarmError(Code.LOG_INVALID, f"the bundle is {report.name} {report.version}", why)
 
 
-def lock(home: Home, places: Sequence[Reference], public: PublicKey) -> Lockfile:
-    """The lock file of these references. Raises as `resolve`, RELEASE_WITHDRAWN, USAGE for two of one name."""
+def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: Lockfile | None = None) -> Lockfile:
+    """The lock file of these references. Raises as `resolve`, RELEASE_WITHDRAWN, USAGE for two of one name.
+
+    `before` is the lock file that it replaces: no log may lack what that saw of it.
+    """
+    known = before.bundles if before is not None and before.key == public.keyid else ()
+    seen = {item.source: Head(item.log_sequence, item.log_identity) for item in known}
     made: dict[str, Locked] = {}
     for place in places:
-        one = resolve(home, place, public)
+        one = resolve(home, place, public, seen=seen.get(place.place))
         if withdrawn := one.log.withdrawn(one.entry.tag):
             raise publishing.withdrawn_error(withdrawn, place.place)
         if one.entry.name in made:
@@ -210,11 +223,13 @@ def read_lockfile(path: Path) -> Lockfile:
         found = canonical.from_json(Lockfile, canonical.loads(path.read_bytes(), name=str(path)), name=str(path))
         for item in found.bundles:
             nouns.require_file_name(item.name)
-            reference.parse(item.source)
+            reference.parse_repository(item.source)
             parse(item.version)
-    except (OSError, FarmError) as reason:
+        if any(item.log_sequence < 1 for item in found.bundles):
+            raise ValueError("it says of a log that nothing was seen of it")
+    except (OSError, ValueError, FarmError) as reason:
         why = reason.why or reason.what if isinstance(reason, FarmError) else str(reason)
-        advice = "Make one with `farm lock`."
+        advice = "Take it from version control, or remove it and make one with `farm lock`."
         raise FarmError(
             Code.LOCKFILE_INVALID, f"{path} is not a lock file", why, advice, {"file": str(path)}
         ) from reason
@@ -235,9 +250,9 @@ def fetch(
 ) -> list[Fetched]:
     """Have every bundle of a lock file in `out`/NAME, verified; what is there already is verified and stays.
 
-    `offline`: nothing is asked of the network. `mirror` is a HOST in place of those in the lock file. Raises WRONG_KEY
-    for another key than that of the lock file, OFFLINE, RELEASE_WITHDRAWN, and the first error of a bundle that does
-    not verify.
+    `offline`: nothing is asked of the network. `mirror` is a HOST, or HOST/PATH, in place of those in the lock file.
+    Raises WRONG_KEY for another key than that of the lock file, OFFLINE, RELEASE_WITHDRAWN, OUTPUT_FOREIGN where
+    something else than a bundle lies at `out`/NAME, and the first error of a bundle that does not verify.
     """
     if public.keyid != locked.key:
         why = f"it was made with the key {locked.key}, the given one is {public.keyid}"
@@ -267,9 +282,12 @@ def _fetch(
 ) -> Fetched:
     final = out / item.name
     publish.recover(final)
-    present = final.is_dir() and _is(final, item.digest)
+    require_replaceable(final)
+    present = final.is_dir() and _is(final, item.digest, damaged_too=offline)
     if not offline:
-        one = resolve(home, place, public, seen=Head(item.log_sequence, item.log_identity))
+        origin = reference.parse_repository(item.source)
+        head = Head(item.log_sequence, item.log_identity)
+        one = resolve(home, place, public, seen=head, origin=origin if origin.place != place.place else None)
         if (withdrawn := one.log.withdrawn(one.entry.tag)) and not withdrawn_too:
             raise publishing.withdrawn_error(withdrawn, place.place)
     if not present:
@@ -289,17 +307,20 @@ def _fetch(
     return Fetched(item.name, item.version, item.digest, final, present)
 
 
-def _is(folder: Path, wanted: Digest) -> bool:
+def _is(folder: Path, wanted: Digest, *, damaged_too: bool) -> bool:
+    """Whether the folder holds this bundle. A damaged one is fetched again, or, without the network, told from none."""
     try:
-        return oci_bundle.read(folder).require().digest == wanted
+        view = oci_bundle.read(folder)
     except FarmError:
-        return False
+        return damaged_too
+    if view.descriptor is None:
+        return damaged_too
+    return view.descriptor.digest == wanted and (damaged_too or not view.faults)
 
 
 def _require_good(folder: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
     report = verify_bundle(folder, public, check_payload=check_payload)
-    if report.errors:
-        raise report.errors[0]
+    require_good(report)
     require_released(folder, public)
     said = (report.name, report.version, report.digest, tuple(sorted(report.payloads.items())))
     if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
@@ -308,20 +329,27 @@ def _require_good(folder: Path, item: Locked, public: PublicKey, check_payload: 
 
 
 def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
-    """What a repository published, as a past to compare a release with; of the last final one the whole interface."""
+    """What a repository published, as a past to compare a release with.
+
+    Fetched are only those that a next release is compared with; of the others it knows the version.
+    """
     remote = Remote(place)
     found = transfer.read_log(remote, public)
     memory.require_and_remember(home, place, public.keyid, found)
-    last = last_final(found.versions())
-    releases, goldens = [], {}
+    compared = compared_with(found.versions())
+    releases: list[Released] = []
+    goldens: dict[Digest, bytes] = {}
     scratch = home.create().cache
     for version in sorted(found.versions()):
         entry = found.published(version.tag)
         assert entry is not None
+        if version not in compared:
+            releases.append(Released(entry.version, entry.digest, "", Interface(entry.name, ())))
+            continue
         with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
             transfer.pull(remote, entry.digest, public, folder)
             view = oci_bundle.read(folder).require()
-            releases.append(Released(entry.version, entry.digest, "", facts.interface_of(view)))
-            if version == last:
-                goldens = facts.goldens_of(view)
+            channel = require_released(folder, public).channel
+            releases.append(Released(entry.version, entry.digest, channel, facts.interface_of(view)))
+            goldens |= facts.goldens_of(view)
     return Past(tuple(releases), goldens)

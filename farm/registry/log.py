@@ -17,6 +17,9 @@ from signing import dsse
 from signing.keys import PublicKey
 from signing.release import LOG_ENTRY, Deed, LogEntry
 
+_LONGEST_LINE = 16 << 10
+"""A signed entry has 1.3 KiB, and 6 KiB with the longest reason; whatever is longer is not parsed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -75,8 +78,8 @@ class ReleaseLog:
 def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
     """The log in the bytes of a registry, its signatures, chain and rules checked.
 
-    `repository` is where it lies; a mirror may put its own path before it. Raises `FarmError` LOG_INVALID, or as
-    `dsse.open_sealed` for an entry that the key did not sign; `entry N` is the file that they name.
+    `repository` is whose log it must be, by its path. Raises `FarmError` LOG_INVALID, or as `dsse.open_sealed` for an
+    entry that the key did not sign; `entry N` is the file that they name.
     """
     lines = data.split(b"\n")
     if lines.pop() != b"":
@@ -84,12 +87,14 @@ def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
     entries: list[LogEntry] = []
     for number, line in enumerate(lines, 1):
         name = f"entry {number} of the release log"
+        if len(line) > _LONGEST_LINE:
+            raise _invalid(name, f"it has more than {_LONGEST_LINE} bytes")
         statement = dsse.open_sealed(line, public, name)
         if statement.predicate_type != LOG_ENTRY:
             raise _invalid(name, "it is no entry of a log")
         entry = LogEntry.from_statement(statement, name)
         _require_next(entry, entries, name)
-        if not f"/{repository}".endswith(f"/{entry.repository}"):
+        if entry.repository != repository:
             raise _invalid(name, f"it belongs to the log of {entry.repository}, not to that of {repository}")
         entries.append(entry)
     return ReleaseLog(tuple(entries), tuple(lines))

@@ -19,12 +19,12 @@ from kernelfarm.oci import Descriptor, Index, Manifest
 from kernelfarm.oci_bundle import CONFIG, BundleView
 from signing import dsse
 from signing.keys import PublicKey
+from signing.release import LOG_ENTRY
 
 LOG_TAG = "release-log"
 LOG = "application/vnd.kernelfarm.release-log.v1"
 LOG_LINES = "application/vnd.kernelfarm.release-log.v1+jsonl"
 _LOG_LARGEST = 64 << 20
-_EMPTY = oci.describe(oci.EMPTY_BYTES, oci.EMPTY)
 
 Say = Callable[[str], None]
 
@@ -43,10 +43,11 @@ class Pushed:
 
 
 def push(remote: Remote, view: BundleView, say: Say = silent) -> Pushed:
-    """Have a bundle in a repository: blobs, then payloads, the index, attestations, and the lists of those.
+    """Have a bundle in a repository: blobs, then payloads, the index, attestations, the layout, and lists for others.
 
-    Nothing in the repository names anything that is not there yet, so that it may be broken off anywhere. No version's
-    tag is set. Raises as `Remote` does, BUNDLE_* where the folder changes meanwhile.
+    Nothing in the repository names anything that is not there yet, so that it may be broken off anywhere. The layout
+    takes the place of the one before: of two that were signed apart, one counts. No version's tag is set. Raises as
+    `Remote` does, BUNDLE_* where the folder changes meanwhile.
     """
     assert view.descriptor is not None
     moved: list[bool] = []
@@ -65,6 +66,7 @@ def push(remote: Remote, view: BundleView, say: Say = silent) -> Pushed:
         moved.append(remote.keep(oci.bare(item), folder.read_blob(item)))
         listed = Descriptor(oci.MANIFEST, item.digest, item.size, oci.ATTESTATION)
         subjects.setdefault(attestation.subject, []).append(listed)
+    moved.append(remote.lay_out(view.digest, folder.read(layout.INDEX)))
     for subject, attestations in sorted(subjects.items()):
         remote.attest(subject, attestations)
     return Pushed(sum(moved), len(moved) - sum(moved))
@@ -73,8 +75,9 @@ def push(remote: Remote, view: BundleView, say: Say = silent) -> Pushed:
 def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: Say = silent) -> None:
     """Have the bundle of a digest in a folder, which may hold a part of it; every byte is hashed as it comes.
 
-    Of attestations only what the key signed is taken: anybody who may write to the registry can add others. What is
-    missing then shows when the bundle is verified. Raises MANIFEST_*, BLOB_*, BUNDLE_INVALID, BUNDLE_LIMIT.
+    Its attestations are those that the layout names, signed with the key and of the form of ours; the lists of
+    referrers, which anybody adds to, are not asked. What is missing then shows when the bundle is verified. Raises
+    MANIFEST_*, BLOB_*, BUNDLE_INVALID, BUNDLE_LIMIT.
     """
     limits = Limits()
     with files.coded("a bundle could not be written", folder):
@@ -97,14 +100,14 @@ def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: S
                 remote.fetch(blob, folder / oci.blob_name(blob.digest))
             headers += [layer for layer in manifest.layers if layer.title == HEADER]
             say(f"fetched {item.digest}")
-        attestations = []
-        for subject in (oci.describe(data, oci.INDEX), *map(oci.bare, index.manifests)):
-            attestations += _attestations(remote, subject, public, kept)
+        described = oci.describe(data, oci.INDEX)
+        subjects = {described, *map(oci.bare, index.manifests)}
+        attestations = _attestations(remote, described, subjects, public, kept)
         for name, document in kept.items():
             (folder / oci.blob_name(name)).write_bytes(document)
         (folder / layout.LAYOUT).write_bytes(oci.LAYOUT_BYTES)
         (folder / layout.DEVICE_INDEX).write_bytes(device_index(headers))
-        top = oci_bundle.top_index(oci.describe(data, oci.INDEX), attestations).encode()
+        top = oci_bundle.top_index(described, attestations).encode()
         (folder / layout.INDEX).write_bytes(top)
         _remove_others(blobs, kept, index)
 
@@ -116,25 +119,43 @@ def payloads_of(remote: Remote, wanted: Digest) -> tuple[tuple[str, Digest], ...
 
 
 def _attestations(
-    remote: Remote, subject: Descriptor, public: PublicKey, kept: dict[Digest, bytes]
+    remote: Remote, bundle: Descriptor, subjects: set[Descriptor], public: PublicKey, kept: dict[Digest, bytes]
 ) -> list[Descriptor]:
+    """The attestations that the bundle's layout names; their documents and statements are added to `kept`."""
+    listed = [item for item in remote.layout(bundle.digest).manifests if item.media_type == oci.MANIFEST]
+    if len(listed) > Limits().attestations:
+        raise FarmError(Code.BUNDLE_LIMIT, f"its layout lists more than {Limits().attestations} attestations")
     found = []
-    for item in remote.attestations(subject.digest)[: Limits().attestations]:
+    for item in listed:
         data = remote.document(item.digest, item.size)
-        try:
-            manifest = Manifest.decode(data, oci.blob_name(item.digest))
-            (layer,) = manifest.layers
-            if manifest != oci_bundle.attestation_manifest(subject, layer) or layer.size > Limits().document:
-                continue
-            envelope = _blob(remote, layer)
-            dsse.open_sealed(envelope, public)
-        except (FarmError, ValueError) as reason:
-            if isinstance(reason, FarmError) and reason.code in (Code.BLOB_MISSING, Code.BLOB_REFUSED):
-                raise
+        layer = _layer(data, item.digest, subjects)
+        if layer is None:
             continue
-        kept |= {item.digest: data, layer.digest: envelope, _EMPTY.digest: oci.EMPTY_BYTES}
-        found.append(item)
+        envelope = _blob(remote, layer)
+        if _is_ours(envelope, public):
+            kept |= {item.digest: data, layer.digest: envelope, oci_bundle.EMPTY.digest: oci.EMPTY_BYTES}
+            found.append(item)
     return found
+
+
+def _layer(data: bytes, name: Digest, subjects: set[Descriptor]) -> Descriptor | None:
+    """The signed statement that a document ties to one of the subjects; None for a document that is no such tie."""
+    try:
+        manifest = Manifest.decode(data, oci.blob_name(name))
+        (layer,) = manifest.layers
+    except (FarmError, ValueError):
+        return None
+    if manifest.subject not in subjects or manifest != oci_bundle.attestation_manifest(manifest.subject, layer):
+        return None
+    return layer if layer.media_type == oci.ATTESTATION and layer.size <= Limits().document else None
+
+
+def _is_ours(envelope: bytes, public: PublicKey) -> bool:
+    """Whether the key signed it as a part of a bundle: entries of a log are public too, and no part of one."""
+    try:
+        return dsse.open_sealed(envelope, public).predicate_type != LOG_ENTRY
+    except FarmError:
+        return False
 
 
 def _blob(remote: Remote, blob: Descriptor) -> bytes:
@@ -155,8 +176,11 @@ def _remove_others(blobs: Path, kept: dict[Digest, bytes], index: Index) -> None
             path.unlink()
 
 
-def read_log(remote: Remote, public: PublicKey) -> ReleaseLog:
-    """The release log of a repository, checked; an empty one where there is none. Raises as `log.decode`."""
+def read_log(remote: Remote, public: PublicKey, repository: str = "") -> ReleaseLog:
+    """The release log of a repository, checked; an empty one where there is none. Raises as `log.decode`.
+
+    `repository` is whose log it must be, where that is not the path it is read from: of a mirror.
+    """
     data = remote.tagged(LOG_TAG)
     if data is None:
         return ReleaseLog()
@@ -167,7 +191,7 @@ def read_log(remote: Remote, public: PublicKey) -> ReleaseLog:
     (layer,) = manifest.layers
     if layer.size > _LOG_LARGEST:
         raise FarmError(Code.LOG_INVALID, "the release log is too large", f"it has {layer.size} bytes")
-    return log.decode(_blob(remote, layer), public, remote.reference.repository)
+    return log.decode(_blob(remote, layer), public, repository or remote.reference.repository)
 
 
 def write_log(remote: Remote, found: ReleaseLog, scratch: Path) -> None:
@@ -183,4 +207,4 @@ def write_log(remote: Remote, found: ReleaseLog, scratch: Path) -> None:
 
 
 def _log_manifest(layer: Descriptor) -> Manifest:
-    return Manifest(LOG, _EMPTY, (oci.bare(layer),))
+    return Manifest(LOG, oci_bundle.EMPTY, (oci.bare(layer),))

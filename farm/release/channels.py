@@ -9,6 +9,7 @@ builds = 2                              # agreeing builds of each payload
 apart = "worker"                        # what must differ between them: "worker" or "host"
 sealed = true                           # every payload comes from a sandbox (runner docker or bubblewrap)
 licences = true                         # every payload's licence verdict allows it; without: none denies it
+licence_policies = ["sha256:..."]       # policies whose verdicts count; without: the one of this farm
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from farm.release.versions import Version
+from kernelfarm import digest
+from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from toolchains import target
 
 STABLE = "stable"
 _SCHEMA = "release-channels/1"
 _MOST_BUILDS = 16
+_KEYS = {"targets", "prerelease", "builds", "apart", "sealed", "licences", "licence_policies"}
 
 
 class Apart(Enum):
@@ -38,7 +42,10 @@ class Apart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What a channel demands. `targets` are sorted; `builds` is at least 2: one build agrees with nothing."""
+    """What a channel demands. `targets` are sorted; `builds` is at least 2: one build agrees with nothing.
+
+    `policies` are the digests of the licence policies whose verdicts count, none: that of this farm.
+    """
 
     name: str
     targets: tuple[str, ...] = ()
@@ -47,6 +54,7 @@ class Channel:
     apart: Apart = Apart.WORKER
     sealed: bool = False
     licences: bool = False
+    policies: tuple[Digest, ...] = ()
 
     def require_targets(self, present: Sequence[str]) -> str:
         """Raise `FarmError` TARGETS_INCOMPLETE when a demanded target has no payload; else what was found."""
@@ -97,7 +105,9 @@ def load(path: Path) -> dict[str, Channel]:
 def _channel(path: Path, name: str, value: Any) -> Channel:
     if not isinstance(value, Mapping):
         raise _invalid(path, f"{name} is no table")
-    if unknown := sorted(set(value) - {"targets", "prerelease", "builds", "apart", "sealed", "licences"}):
+    if unknown := sorted(
+        set(value) - {"targets", "prerelease", "builds", "apart", "sealed", "licences", "licence_policies"}
+    ):
         raise _invalid(path, f"{name}: the key {unknown[0]} is unknown")
     targets, prerelease = value.get("targets", []), value.get("prerelease", True)
     builds, apart = value.get("builds", 2), value.get("apart", Apart.WORKER.value)
@@ -106,6 +116,11 @@ def _channel(path: Path, name: str, value: Any) -> Channel:
     for key in ("prerelease", "sealed", "licences"):
         if type(value.get(key, False)) is not bool:
             raise _invalid(path, f"{name}: {key} is neither true nor false")
+    policies = value.get("licence_policies", [])
+    try:
+        counted = tuple(sorted(digest.parse(str(item)) for item in policies))
+    except (TypeError, FarmError) as reason:
+        raise _invalid(path, f"{name}: licence_policies is no list of digests") from reason
     if type(builds) is not int or not 2 <= builds <= _MOST_BUILDS:
         raise _invalid(path, f"{name}: builds is no number from 2 to {_MOST_BUILDS}: one build agrees with nothing")
     if apart not in [item.value for item in Apart]:
@@ -114,7 +129,14 @@ def _channel(path: Path, name: str, value: Any) -> Channel:
     if unknown := sorted(set(wanted) - set(target.names())):
         raise _invalid(path, f"{name}: there is no target {unknown[0]}")
     return Channel(
-        name, wanted, prerelease, builds, Apart(apart), value.get("sealed", False), value.get("licences", False)
+        name,
+        wanted,
+        prerelease,
+        builds,
+        Apart(apart),
+        value.get("sealed", False),
+        value.get("licences", False),
+        counted,
     )
 
 

@@ -36,8 +36,13 @@ class Released:
 
 
 def keep(home: Home, released: Released, goldens: dict[Digest, bytes]) -> None:
-    """Record a release. Raises a coded `FarmError` of class ENVIRONMENT."""
+    """Record a release. Raises a coded `FarmError` of class ENVIRONMENT, RELEASE_EXISTS for another of its version."""
     folder = home.root / FOLDER / nouns.require_file_name(released.interface.name)
+    other = next((item for item in known(home, folder.name) if item.parsed == released.parsed), released)
+    if other.digest != released.digest:
+        why = f"the record of this farm has {other.digest}, this bundle would be {released.digest}"
+        advice = "A version means one bundle for ever: release this one under the next version."
+        raise FarmError(Code.RELEASE_EXISTS, f"{released.interface.name} {other.version} exists", why, advice)
     with files.coded("a release could not be recorded", folder):
         (folder / "golden").mkdir(parents=True, exist_ok=True)
     for name, data in sorted(goldens.items()):

@@ -4,7 +4,8 @@ The gates are independent and all are tried, so that one run says everything tha
 
 1. the sources of this farm are a commit's, and the payloads were compiled with them (`sources`);
 2. the bundle verifies under this farm's key;
-3. the channel's targets are there, from a sandbox where it demands that (`channels`), and no licence stands against it;
+3. the channel's targets are there, from a sandbox where it demands that (`channels`), and every payload's licences were
+   judged, by a policy that counts, and none is denied;
 4. enough builds of each payload agree, and none disagrees (`quorum`);
 5. the version says what the release changes (`compatibility`, `versions`).
 """
@@ -24,7 +25,7 @@ from farm.release.channels import Channel
 from farm.release.compatibility import Interface, Verdict
 from farm.release.record import Released
 from farm.release.versions import Level, Version
-from farm.verify import Check, PayloadCheck, Report, verify_bundle
+from farm.verify import PayloadCheck, Report, verify_bundle
 from kernelfarm import digest, files, layout, oci, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -39,7 +40,7 @@ from signing.statement import PROVENANCE, Provenance, Statement
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What was released under a name so far, by precedence, and the golden vectors of the last final release."""
+    """What was released under a name so far, by precedence, and the golden vectors of the last two final releases."""
 
     releases: tuple[Released, ...] = ()
     goldens: Mapping[Digest, bytes] = field(default_factory=dict)
@@ -54,6 +55,10 @@ class Past:
         """The last final release: what the next one is compared with."""
         last = versions.last_final(self.versions)
         return next((released for released in self.releases if released.parsed == last), None)
+
+    def before(self, version: Version) -> Released | None:
+        """The last final release before a version: what that one was compared with."""
+        return Past(tuple(item for item in self.releases if item.parsed < version)).base
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,12 @@ class Outcome:
 def past_of(settings: Config, name: str) -> Past:
     """What this farm has on record of a name."""
     found = record.known(settings.home, name)
-    base = Past(found).base
-    return Past(found, {} if base is None else record.goldens(settings.home, base))
+    compared = versions.compared_with(item.parsed for item in found)
+    goldens: dict[Digest, bytes] = {}
+    for item in found:
+        if item.parsed in compared and not item.parsed.prerelease:
+            goldens |= record.goldens(settings.home, item)
+    return Past(found, goldens)
 
 
 def joined(first: Past, second: Past) -> Past:
@@ -147,16 +156,17 @@ def require_good(report: Report) -> None:
 def release(
     settings: Config,
     order: Order,
-    past: Past,
+    against: Past = Past(),
     *,
     check_payload: PayloadCheck | None = None,
     source: Source | None = None,
 ) -> Outcome:
     """Release the bundle of the order into its folder `out`, or say what keeps it from being one.
 
-    Whatever a gate refuses is in the outcome's report; nothing is written then. `source` is by default that of this
-    farm. Raises `FarmError` for what makes the whole order impossible: no bundle, no key, an output that cannot be
-    written.
+    Whatever a gate refuses is in the outcome's report; nothing is written then. `against` is a past beside the one on
+    record here, `source` by default that of this farm. From looking at the past to recording the release no other
+    release is made, and the record comes first: a version that was given is never given to something else. Raises
+    `FarmError` for what makes the whole order impossible: no bundle, no key, an output that cannot be written.
     """
     home = settings.home.create()
     public = keys.load_public(keys.find(home, order.key).public)
@@ -171,14 +181,16 @@ def release(
     _gate_channel(made, order, view, statements)
     _gate_licences(made, order, view, statements)
     agreed = _gate_builds(made, order, statements)
-    _gate_version(made, order, past, facts.interface_of(view), view)
-    if made.report.ok:
-        assert found is not None and made.digest is not None
-        wanted = _statement(made, found, agreed)
-        with files.locked(home.run / "release"), client.open_signer(home, order.key) as signer:
-            _write(made, order, view, wanted, signer)
-        released = Released(made.version, made.digest, order.channel.name, facts.interface_of(view))
-        record.keep(home, released, facts.goldens_of(view))
+    ours = facts.interface_of(view)
+    with files.locked(home.run / "release"):
+        _gate_version(made, order, joined(past_of(settings, view.name), against), ours, view)
+        if made.report.ok:
+            assert found is not None and made.digest is not None
+            wanted = _statement(made, found, agreed)
+            released = Released(made.version, made.digest, order.channel.name, ours)
+            record.keep(home, released, facts.goldens_of(view))
+            with client.open_signer(home, order.key) as signer:
+                _write(made, order, view, wanted, signer)
     return made
 
 
@@ -215,17 +227,14 @@ def _gate_channel(made: Outcome, order: Order, view: BundleView, statements: lis
 
 
 def _gate_licences(made: Outcome, order: Order, view: BundleView, statements: list[Statement]) -> None:
-    """A denial blocks on every channel, what wants a review where the channel demands that nothing does."""
+    """Every payload was judged, by a policy that counts, and not denied; that nothing wants a review, some demand.
+
+    A missing verdict blocks on every channel: else who removes a denial from a bundle had it released.
+    """
     named = {f"statement {number}": item for number, item in enumerate(statements)}
     with made.report.check("licences", order.channel.name) as say:
-        if order.channel.licences:
-            say(gate.require(view, named, gate.today()))
-            return
-        known = gate.verdicts(named)
-        for payload in view.payloads:
-            if payload.digest in known:
-                gate.refuse_denied(known[payload.digest], gate.today(), f"the payload of {payload.target}")
-        say(gate.summary(list(known.values()), gate.today()) if known else "nobody judged them")
+        ask = gate.require if order.channel.licences else gate.refuse
+        say(ask(view, named, gate.today(), order.channel.policies))
 
 
 def _gate_builds(made: Outcome, order: Order, statements: list[Statement]) -> tuple[Agreed, ...]:
@@ -240,7 +249,8 @@ def _gate_builds(made: Outcome, order: Order, statements: list[Statement]) -> tu
 
 def _gate_version(made: Outcome, order: Order, past: Past, ours: Interface, view: BundleView) -> None:
     with made.report.check("version", made.name) as say:
-        base = past.base
+        same = _already(past, ours, order)
+        base = past.base if same is None else past.before(same.parsed)
         verdict = Verdict(())
         if base is not None:
             after = facts.goldens_of(view)
@@ -248,7 +258,6 @@ def _gate_version(made: Outcome, order: Order, past: Past, ours: Interface, view
             verdict = compatibility.compare(base.interface, ours, numbers)
             made.before = Before(base.version, base.digest)
         made.verdict = verdict
-        same = _already(past, ours, order)
         version = same.parsed if same is not None else _next(past, order, verdict)
         order.channel.require_version(version)
         made.version, made.unchanged = version.text, same is not None
@@ -257,9 +266,10 @@ def _gate_version(made: Outcome, order: Order, past: Past, ours: Interface, view
 
 
 def _already(past: Past, ours: Interface, order: Order) -> Released | None:
-    """The release of these very payloads that answers the order: the same again is no new release."""
-    if order.bump is not None:
-        return None
+    """The release of these very payloads that answers the order: the same again is no new release.
+
+    Raises `FarmError` CHANNEL_REFUSED where it went to another channel, which its signed statement names.
+    """
     last = [
         released
         for released in past.releases
@@ -268,12 +278,22 @@ def _already(past: Past, ours: Interface, order: Order) -> Released | None:
     newer_final = past.base is not None and last and last[-1].parsed < past.base.parsed
     if not last or newer_final or last[-1].interface.payloads() != ours.payloads():
         return None
-    return last[-1]
+    found, name = last[-1], order.channel.name
+    before = past.before(found.parsed)
+    if order.bump is not None and before is not None and found.parsed.core < before.parsed.raised(order.bump):
+        return None
+    if found.channel not in ("", name):
+        what = f"{ours.name} {found.version} was released for the channel {found.channel}"
+        why = f"it has these very payloads, and its signed statement does not say {name}"
+        advice = f"Give them a version of their own for {name}: --version {found.parsed.core.raised(Level.PATCH)}."
+        raise FarmError(Code.CHANNEL_REFUSED, what, why, advice, {"channel": found.channel})
+    return found
 
 
 def _kind(version: Version) -> str:
-    """ "rc" of 1.0.0-rc.1; empty for a final version."""
-    return version.prerelease.rpartition(".")[0]
+    """ "rc" of 1.0.0-rc.1, "rc1" of 1.0.0-rc1; empty for a final version alone."""
+    head, dot, number = version.prerelease.rpartition(".")
+    return head if dot and number.isdigit() else version.prerelease
 
 
 def _next(past: Past, order: Order, verdict: Verdict) -> Version:
@@ -284,7 +304,6 @@ def _next(past: Past, order: Order, verdict: Verdict) -> Version:
     level = verdict.level if order.bump is None else order.bump
     version = versions.following(past.versions, level, order.pre)
     versions.require_level(version, past.versions, verdict.level, verdict.reasons)
-    versions.require_next(version, past.versions)
     return version
 
 
@@ -340,4 +359,4 @@ def released_of(statements: list[Statement]) -> Release | None:
     return next((Release.from_statement(item, "") for item in statements if item.predicate_type == RELEASE), None)
 
 
-__all__ = ["Check", "Order", "Outcome", "Past", "joined", "past_of", "past_of_bundle", "release", "released_of"]
+__all__ = ["Order", "Outcome", "Past", "joined", "past_of", "past_of_bundle", "release", "released_of"]

@@ -1,6 +1,7 @@
 """A report of checks in the forms that pipelines read: JUnit XML, and SARIF 2.1.0 with what does not hold.
 
-No time and no host is in them: the same checks give the same bytes.
+No time and no host is in them: the same checks give the same bytes. Of what the formats leave open, GitHub's code
+scanning demands most: a description and help for each rule, a region for each place.
 """
 
 from __future__ import annotations
@@ -13,10 +14,20 @@ from typing import Any
 from urllib.parse import quote
 
 from farm.verify import Check, Report
-from kernelfarm import files
-from kernelfarm.errors import Code, FarmError
+from kernelfarm import digest, files
+from kernelfarm.errors import Code, FarmError, Status
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_TIME = "0"
+"""Readers expect seconds; the real ones would differ from run to run."""
+_WHOLE = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
+"""The start of a file: a check is about the whole of one, and code scanning shows no result without lines."""
+_HELP = {
+    Status.BAD: "Do not use what the message names; get or build it again.",
+    Status.USAGE: "Change the command as the message says.",
+    Status.ENVIRONMENT: "The check was not made. Run `farm doctor` on the machine that should make it.",
+    Status.REFUSED: "A policy refuses it. The message says what would satisfy the policy.",
+}
 
 
 def write(report: Report, suite: str, *, junit: Path | None, sarif: Path | None) -> None:
@@ -31,11 +42,12 @@ def to_junit(report: Report, suite: str) -> bytes:
     """Each check is a test case: a bad one is a failure, one that could not be made here an error."""
     failures = sum(not check.ok and not check.unmade for check in report.checks)
     errors = sum(check.unmade for check in report.checks)
-    counts = {"tests": str(len(report.checks)), "failures": str(failures), "errors": str(errors)}
+    counts = {"tests": str(len(report.checks)), "failures": str(failures), "errors": str(errors), "time": _TIME}
     root = ET.Element("testsuites", {"name": suite, **counts})
     group = ET.SubElement(root, "testsuite", {"name": suite, **counts})
     for check in report.checks:
-        case = ET.SubElement(group, "testcase", {"classname": suite.replace(" ", "."), "name": _clean(_title(check))})
+        named = {"classname": suite.replace(" ", "."), "name": _clean(_title(check)), "time": _TIME}
+        case = ET.SubElement(group, "testcase", named)
         if check.error is not None:
             kind = "error" if check.unmade else "failure"
             told = {"type": check.error.code.number, "message": _clean(check.error.what)}
@@ -61,8 +73,9 @@ def to_sarif(report: Report) -> bytes:
             "ruleId": error.code.number,
             "ruleIndex": codes.index(error.code),
             "level": "warning" if check.unmade else "error",
-            "message": {"text": f"{_title(check)}: {_text(error)}"},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(check)}}}],
+            "message": {"text": _clean(f"{_title(check)}: {_text(error)}")},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(check)}, "region": _WHOLE}}],
+            "partialFingerprints": {"check/v1": digest.of_bytes(_title(check).encode())},
         }
         for check, error in bad
     ]
@@ -71,7 +84,14 @@ def to_sarif(report: Report) -> bytes:
 
 
 def _rule(code: Code) -> dict[str, Any]:
-    return {"id": code.number, "name": code.name, "shortDescription": {"text": code.title}}
+    whole = f"{code.title} (exit status {int(code.status)})"
+    return {
+        "id": code.number,
+        "name": code.name,
+        "shortDescription": {"text": code.title},
+        "fullDescription": {"text": whole},
+        "help": {"text": _HELP.get(code.status, "See the message.")},
+    }
 
 
 def _title(check: Check) -> str:

@@ -51,7 +51,8 @@ def _checkout(top: Path) -> Source:
     commit = _git(top, "rev-parse", "HEAD").strip()
     changed = {line[3:] for line in _git(top, "status", "--porcelain=v1", "-z", "-uno").split("\0") if line}
     rooms = [name for name in ROOMS if (top / name).is_dir()]
-    changed |= set(_git(top, "ls-files", "-z", "--others", "--exclude-standard", "--", *rooms).split("\0"))
+    others = _git(top, "ls-files", "-z", "--others", "-x", "__pycache__/", "--", *rooms)  # ignored ones are run too
+    changed |= set(others.split("\0"))
     flagged = _git(top, "ls-files", "-z", "-v").split("\0")
     changed |= {line[2:] for line in flagged if line[:1] in _HIDDEN}
     _require_unchanged(
@@ -66,14 +67,18 @@ def _git(top: Path, *words: str) -> str:
         advice = "Install git: the farm runs from a checkout, whose commit a release names."
         raise FarmError(Code.TOOL_MISSING, "git is not installed", next_step=advice)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    with files.coded("git could not be started", Path(program)):
-        done = subprocess.run(
-            [program, "-C", str(top), "-c", "core.fsmonitor=false", *words],
-            capture_output=True,
-            timeout=_GIT_S,
-            env={**environment, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C.UTF-8"},
-            check=False,
-        )
+    try:
+        with files.coded("git could not be started", Path(program)):
+            done = subprocess.run(
+                [program, "-C", str(top), "-c", "core.fsmonitor=false", *words],
+                capture_output=True,
+                timeout=_GIT_S,
+                env={**environment, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C.UTF-8"},
+                check=False,
+            )
+    except subprocess.TimeoutExpired as reason:
+        what, why = "git could not tell the state of the farm's sources", f"it took more than {_GIT_S:g} seconds"
+        raise FarmError(Code.TOOL_FAILED, what, why, "Run the command again.", {"argv": words}) from reason
     if done.returncode:
         why = done.stderr.decode("utf-8", "replace").strip()
         raise FarmError(

@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from farm import publish
+from farm import publish, staging
 from farm.attest import link_blob
 from farm.bundle import require_trusted
-from kernelfarm import digest, files, layout, oci, oci_bundle
+from kernelfarm import files, layout, oci, oci_bundle
 from kernelfarm.digest import Digest
-from kernelfarm.oci import Descriptor, Index
+from kernelfarm.oci import Index
 from kernelfarm.oci_bundle import BundleView
 from signing import facts
 from signing.client import Signer
@@ -37,28 +37,24 @@ def write(view: BundleView, out: Path, version: str, release: Callable[[Digest],
     `release` gives the statement's content for the bundle's digest. Raises as `farm.attest.attach`.
     """
     assert view.descriptor is not None
-    index = oci.describe(index_of(view, version), oci.INDEX)
+    data = index_of(view, version)
+    index = oci.describe(data, oci.INDEX)
     with files.coded("the release could not be written", out), files.temp_folder(out.parent) as staged:
         (staged / layout.BLOB_FOLDER).mkdir(parents=True)
         kept = [item for item in view.attestations if item.subject != view.digest]
         for blob in _blobs(view, kept):
             link_blob(view.folder.root, staged, blob)
-        _put(staged, index_of(view, version))
-        _put(staged, oci.EMPTY_BYTES)
+        staging.put(staged, data)
+        staging.put(staged, oci.EMPTY_BYTES)
         for name in (layout.LAYOUT, layout.DEVICE_INDEX):
             (staged / name).write_bytes(view.folder.read(name))
-        _write_top(staged, index, [item.descriptor for item in kept])
+        staging.write_top(staged, index, [item.descriptor for item in kept])
         statements: list[Statement] = [
             facts.facts_of(oci_bundle.read(staged)).signature(),
             release(index.digest).statement(index.digest),
         ]
-        made = []
-        for data in signer.sign(staged, statements):
-            manifest = oci_bundle.attestation_manifest(index, oci.describe(data, oci.ATTESTATION)).encode()
-            _put(staged, data)
-            _put(staged, manifest)
-            made.append(oci.describe(manifest, oci.MANIFEST))
-        _write_top(staged, index, [*(item.descriptor for item in kept), *made])
+        made = staging.put_statements(staged, [index], statements, signer.sign(staged, statements))
+        staging.write_top(staged, index, [*(item.descriptor for item in kept), *made])
         require_trusted(staged, signer)
         publish.publish(staged, out)
     return index.digest
@@ -68,13 +64,3 @@ def _blobs(view: BundleView, kept: list[oci_bundle.AttestationView]) -> list[Dig
     """What the released bundle takes over: everything but the old index and what speaks about it."""
     found = {blob.digest for payload in view.payloads for blob in (payload.descriptor, *payload.files.values())}
     return sorted(found | {blob.digest for item in kept for blob in (item.descriptor, item.envelope)})
-
-
-def _put(staged: Path, data: bytes) -> None:
-    place = staged / oci.blob_name(digest.of_bytes(data))
-    if not place.exists():  # it may be a link into the bundle that was released
-        place.write_bytes(data)
-
-
-def _write_top(staged: Path, index: Descriptor, attestations: list[Descriptor]) -> None:
-    (staged / layout.INDEX).write_bytes(oci_bundle.top_index(index, attestations).encode())

@@ -92,9 +92,25 @@ def parse(text: str) -> Version:
     return Version(text)
 
 
+def is_version(text: str) -> bool:
+    """Whether a text is a semantic version."""
+    try:
+        parse(text)
+    except FarmError:
+        return False
+    return True
+
+
 def last_final(released: Iterable[Version]) -> Version | None:
     """The highest version that is no pre-release: what the next one is compared with."""
     return max((version for version in released if not version.prerelease), default=None)
+
+
+def compared_with(released: Iterable[Version]) -> set[Version]:
+    """Whose content counts for the next release: the last two final ones, and what announces the next."""
+    known = sorted(released)
+    finals = [version for version in known if not version.prerelease][-2:]
+    return {*finals, *(version for version in known if version.prerelease and (not finals or version > finals[-1]))}
 
 
 def following(released: Sequence[Version], level: Level, pre: str = "") -> Version:

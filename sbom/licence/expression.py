@@ -67,6 +67,8 @@ def _parse(text: str) -> Any:
         found = _licensing().parse(text)
     except (ExpressionError, ParseError) as reason:
         raise _invalid(text, " ".join(str(reason).split())) from reason
+    except (IndexError, TypeError, AttributeError, RecursionError) as reason:  # of the parser: "()", thousands of "("
+        raise _invalid(text[:80], "its parentheses cannot be read") from reason
     if found is None:
         raise _invalid(text, "it is empty")
     return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kernelfarm.digest import Digest
 from kernelfarm.errors import FarmError
-from sbom.licence import expression
+from sbom.licence import expression, reading
 from sbom.licence.nouns import (
     Applied,
     Decision,
@@ -20,6 +20,7 @@ from sbom.licence.nouns import (
     Scan,
     Scanner,
     Verdict,
+    worst_first,
 )
 from sbom.licence.policy import UNLISTED, Policy
 
@@ -28,7 +29,9 @@ UNKNOWN = "unknown"
 UNSCANNED = "unscanned"
 """Rule of a finding: nobody scanned these files."""
 INVALID = "invalid"
-"""Rule of a finding: the declared licence is no SPDX expression."""
+"""Rule of a finding: what is declared, or was found in a file, is no SPDX expression."""
+UNSURE = "unsure"
+"""Rule of a finding: what was judged may not be what was used."""
 
 _REMEDIES = {
     Role.LINKED: "Take it out of the link or replace it by something that the policy allows; where it was examined and "
@@ -40,6 +43,7 @@ _REMEDIES = {
 }
 _MODEL_UNKNOWN = "Find out what permits to ship the model and build again with --model-licence EXPRESSION."
 _UNSCANNED = "Run `farm licences BUNDLE --scan`; `make scan-tools` installs the scanner."
+_UNSURE = "Judge where that version is installed, or build again; where it was examined, have `farm waive` cover it."
 _UNFINISHED = "Scan again with a larger --timeout, or read the file and have `farm waive` cover it."
 
 
@@ -57,11 +61,11 @@ def judge(
     """
     ordered = sorted(materials, key=lambda item: (item.role, item.name, item.version, item.purl))
     found = [(material, _findings(material, scans, policy)) for material in ordered]
-    cover = {item.finding: item for item in sorted(waivers, key=lambda item: (item.expires, item.digest))}
+    cover = sorted(waivers, key=lambda item: (item.expires, item.digest), reverse=True)
     judged = tuple(_judged(material, findings, scans) for material, findings in found)
-    everything = sorted((item for _, items in found for item in items), key=_order)
+    everything = sorted((item for _, items in found for item in items), key=worst_first)
     waived = tuple(_covered(item, cover) for item in everything)
-    used = {item.digest: item for item in cover.values() if any(one.waiver == item.digest for one in waived)}
+    used = {item.digest: item for item in cover if any(one.waiver == item.digest for one in waived)}
     strict = _worst(item.decision for item in waived)
     decision = _worst(item.decision for item in waived if item.waiver is None)
     return Verdict(
@@ -76,12 +80,9 @@ def judge(
     )
 
 
-def _order(item: Finding) -> tuple[int, str, str, str, str]:
-    return (-item.decision.severity, item.material, item.file, item.rule, item.expression)
-
-
-def _covered(item: Finding, cover: Mapping[Digest, Applied]) -> Finding:
-    return replace(item, waiver=cover[item.key].digest) if item.key in cover else item
+def _covered(item: Finding, cover: Sequence[Applied]) -> Finding:
+    """With the waiver that lasts longest of those that name it."""
+    return replace(item, waiver=next((one.digest for one in cover if one.covers(item)), None))
 
 
 def _worst(decisions: Iterable[Decision]) -> Decision:
@@ -89,7 +90,8 @@ def _worst(decisions: Iterable[Decision]) -> Decision:
 
 
 def _judged(material: Material, findings: Sequence[Finding], scans: Mapping[Digest, Scan]) -> Judged:
-    texts = [scans[piece.digest].expression for piece in material.pieces if piece.digest in scans]
+    scanned = [(piece, scans[piece.digest]) for piece in material.pieces if piece.digest in scans]
+    texts = [_read(piece, scan) for piece, scan in scanned]
     usable = [text for text in (material.licence, *texts) if text and _is_expression(text)]
     return Judged(
         name=material.name,
@@ -104,6 +106,14 @@ def _judged(material: Material, findings: Sequence[Finding], scans: Mapping[Dige
     )
 
 
+def _read(piece: Piece, scan: Scan) -> str:
+    """What a file says; as it was recorded, where that is no expression."""
+    try:
+        return reading.expression_of(scan, piece.name)
+    except FarmError:
+        return scan.expression
+
+
 def _is_expression(text: str) -> bool:
     try:
         expression.normal(text)
@@ -114,6 +124,8 @@ def _is_expression(text: str) -> bool:
 
 def _findings(material: Material, scans: Mapping[Digest, Scan], policy: Policy) -> list[Finding]:
     found = _declared(material, policy)
+    if material.doubt:
+        found.append(Finding.of(material, None, "", UNSURE, Decision.REVIEW, material.doubt, _UNSURE))
     missing = []
     for piece in material.pieces:
         if not piece.scanned:
@@ -131,7 +143,8 @@ def _findings(material: Material, scans: Mapping[Digest, Scan], policy: Policy) 
 
 
 def _declared(material: Material, policy: Policy) -> list[Finding]:
-    remedy = _MODEL_UNKNOWN if material.role is Role.MODEL else _REMEDIES[material.role]
+    own = _REMEDIES[material.role]
+    remedy = _MODEL_UNKNOWN if material.role is Role.MODEL else own
     if not material.licence:
         decision = Decision.DENY if material.refused else Decision.REVIEW
         reason = material.note or "nothing declares its licence"
@@ -144,24 +157,27 @@ def _declared(material: Material, policy: Policy) -> list[Finding]:
     if ruling.decision is Decision.ALLOW:
         return []
     reason = f"{material.source or 'its metadata'} declares {material.licence}{_said(ruling.rule, ruling.licence)}"
-    remedy = _REMEDIES[material.role]
-    return [Finding.of(material, None, material.licence, ruling.rule, ruling.decision, reason, remedy)]
+    return [Finding.of(material, None, material.licence, ruling.rule, ruling.decision, reason, own)]
 
 
 def _scanned(material: Material, piece: Piece, scan: Scan, policy: Policy) -> list[Finding]:
     if scan.outcome is not Outcome.DONE:
         reason = f"its scan did not come to an end: {scan.why or scan.outcome.value}"
         return [Finding.of(material, piece, "", scan.outcome.value, Decision.REVIEW, reason, _UNFINISHED)]
-    if not scan.expression:
+    read = _read(piece, scan)
+    if not read:
         return []  # a file without a text of its own is under what its material declares
-    ruling = policy.of(scan.expression, material.role)
+    try:
+        ruling = policy.of(read, material.role)
+    except FarmError as error:
+        reason = f"ScanCode reads {read!r}: {error.why}"
+        return [Finding.of(material, piece, read, INVALID, Decision.REVIEW, reason, _REMEDIES[material.role])]
     if ruling.decision is Decision.ALLOW:
         return []
     lines = sorted({match.line for match in scan.matches})
     where = f", line {', '.join(map(str, lines[:3]))}" if lines else ""
-    reason = f"ScanCode reads {scan.expression}{where}{_said(ruling.rule, ruling.licence)}"
-    remedy = _REMEDIES[material.role]
-    return [Finding.of(material, piece, scan.expression, ruling.rule, ruling.decision, reason, remedy)]
+    reason = f"ScanCode reads {read}{where}{_said(ruling.rule, ruling.licence)}"
+    return [Finding.of(material, piece, read, ruling.rule, ruling.decision, reason, _REMEDIES[material.role])]
 
 
 def _said(rule: str, licence: str) -> str:

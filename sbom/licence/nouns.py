@@ -59,7 +59,9 @@ class Piece:
 class Material:
     """Something that has a licence. `licence` is its declared SPDX expression, "" for none; `source` says who declares.
 
-    `note` replaces the reason of the finding that a missing licence gives; `refused` makes it a denial.
+    `note` replaces the reason of the finding that a missing licence gives; `refused` makes it a denial. `content` is
+    the digest of a package's own file, where its files are not listed. `doubt` is why it may not be what was used, ""
+    where nothing speaks against it.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Material:
     pieces: tuple[Piece, ...] = ()
     note: str = ""
     refused: bool = False
+    content: Digest | None = None
+    doubt: str = ""
 
     def __post_init__(self) -> None:
         sort_field(self, "pieces", lambda item: item.name)
@@ -129,10 +133,15 @@ class Finding:
         reason: str,
         remedy: str,
     ) -> Finding:
-        """A finding with its key: what a waiver names. Another content, licence or rule is another finding."""
+        """A finding with its key: what a waiver names. Another version, content, licence or rule is another finding.
+
+        One about the material as a whole covers the contents of all its files.
+        """
         content = None if piece is None else piece.digest
         name = "" if piece is None else piece.name
-        identity = [material.name, material.purl, material.role.value, name, content, expression, rule]
+        contents = sorted(one.digest for one in material.pieces) if piece is None else [piece.digest]
+        of = [material.name, material.version, material.purl, material.role.value, material.content]
+        identity = [of, name, contents, expression, rule]
         key = digest.of_bytes(canonical.dumps(identity))
         return cls(key, material.name, material.role, name, content, expression, rule, decision, reason, remedy)
 
@@ -163,7 +172,10 @@ class Scanner:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A waiver that covers findings: digest of the signed document, who signed, until when (ISO date), why."""
+    """A waiver that covers findings: digest of the signed document, who signed, until when (ISO date), why.
+
+    What it says of its finding (`material`, `file`, `expression`, `rule`) is what its signer read.
+    """
 
     digest: Digest
     keyid: str
@@ -171,6 +183,20 @@ class Applied:
     reason: str
     finding: Digest
     document: str
+    material: str
+    file: str
+    expression: str
+    rule: str
+
+    def covers(self, item: Finding) -> bool:
+        """Whether it names this finding, by its key and in the words that its signer read."""
+        return (self.finding, self.material, self.file, self.expression, self.rule) == (
+            item.key,
+            item.material,
+            item.file,
+            item.expression,
+            item.rule,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +224,9 @@ class Verdict:
         """The findings that no waiver covers on a day, the worst first."""
         valid = {item.digest for item in self.waivers if day < item.expires}
         found = [item for item in self.findings if item.waiver not in valid]
-        return tuple(sorted(found, key=lambda item: (-item.decision.severity, item.material, item.file, item.rule)))
+        return tuple(sorted(found, key=worst_first))
+
+
+def worst_first(item: Finding) -> tuple[int, str, str, str, str]:
+    """The key by which findings are sorted."""
+    return (-item.decision.severity, item.material, item.file, item.rule, item.expression)

@@ -1,7 +1,8 @@
-"""Licences that Python packages declare of themselves: License-Expression, else the classifiers, else License."""
+"""Licences that Python packages declare of themselves: License-Expression, else the classifiers and License."""
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from kernelfarm.errors import FarmError
 from sbom.licence import expression
 
 _LARGEST = 1 << 20
+_ANY = "License :: "
 _OSI = "License :: OSI Approved :: "
 _CLASSIFIERS: Mapping[str, str] = {
     "Apache Software License": "Apache-2.0",
@@ -44,10 +46,14 @@ _CLASSIFIERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a package says of itself: an expression, "" for nothing that can be understood, and where it says so."""
+    """What a package says of itself: an expression, "" for nothing that can be understood, and where it says so.
+
+    `note` tells why nothing can be understood. A text that is to be an expression and is none stays as it is written.
+    """
 
     licence: str = ""
     source: str = ""
+    note: str = ""
 
 
 NOTHING = Claim()
@@ -58,12 +64,13 @@ def purl(kind: str, name: str, version: str | None = None) -> str:
     return PackageURL(kind, "debian" if kind == "deb" else None, name, version).to_string()
 
 
-def of_installed(name: str) -> Claim:
-    """The claim of an installed package; nothing where it is not installed."""
+def of_installed(name: str, version: str) -> Claim:
+    """The claim of an installed package; nothing where it is not installed, or not in this version."""
     try:
-        text = metadata.distribution(name).read_text("METADATA")
+        found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return NOTHING
+    text = found.read_text("METADATA") if found.version == version else None
     return of_metadata((text or "").encode()[:_LARGEST])
 
 
@@ -81,18 +88,21 @@ def of_wheel(path: Path) -> Claim:
 
 
 def of_metadata(data: bytes) -> Claim:
-    """The claim in the bytes of a METADATA file."""
+    """The claim in the bytes of a METADATA file: License-Expression where there is one, good or bad, else all that
+    classifiers and License say together. A classifier that means no single licence is a LicenseRef beside others; alone
+    it leaves nothing to rely on.
+    """
     found = BytesParser().parsebytes(data, headersonly=True)
-    for key, texts in (
-        ("License-Expression", _texts(found, "License-Expression")),
-        ("classifiers", _classified(found)),
-    ):
-        if texts and (licence := _joined(texts)):
-            return Claim(licence, f"its metadata ({key})")
-    for text in _texts(found, "License"):
-        if (licence := _joined([text])) and not expression.unlisted(licence):
-            return Claim(licence, "its metadata (License)")
-    return NOTHING
+    if stated := _texts(found, "License-Expression"):
+        return Claim(_joined(stated) or " ".join(stated), "its metadata (License-Expression)")
+    names = [text.removeprefix(_OSI) for text in _texts(found, "Classifier") if text.startswith(_ANY)]
+    vague = sorted({name for name in names if name not in _CLASSIFIERS})
+    classified = [_CLASSIFIERS[name] for name in names if name in _CLASSIFIERS]
+    named = [text for text in _texts(found, "License") if (one := _joined([text])) and not expression.unlisted(one)]
+    if not classified and not named:
+        return Claim(note=f"its classifier {vague[0]!r} means no single licence") if vague else NOTHING
+    said = " and ".join(["classifiers"] * bool(classified or vague) + ["License"] * bool(named))
+    return Claim(_joined([*classified, *named, *map(_reference, vague)]), f"its metadata ({said})")
 
 
 def both(listed: str, source: str, own: Claim) -> tuple[str, str]:
@@ -101,16 +111,15 @@ def both(listed: str, source: str, own: Claim) -> tuple[str, str]:
         return listed, source if listed else ""
     if not listed:
         return own.licence, own.source
-    return _joined([listed, own.licence]), f"{source} and {own.source}"
+    return _joined([listed, own.licence]) or own.licence, f"{source} and {own.source}"
 
 
 def _texts(found: Message, key: str) -> list[str]:
     return [text for value in found.get_all(key, []) if (text := " ".join(str(value).split()))]
 
 
-def _classified(found: Message) -> list[str]:
-    names = [text.removeprefix(_OSI) for text in _texts(found, "Classifier") if text.startswith(_OSI)]
-    return [_CLASSIFIERS[name] for name in names if name in _CLASSIFIERS]
+def _reference(classifier: str) -> str:
+    return f"LicenseRef-classifier-{re.sub(r'[^A-Za-z0-9]+', '-', classifier).strip('-')}"
 
 
 def _joined(texts: list[str]) -> str:

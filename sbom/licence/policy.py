@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ UNLISTED = "unlisted"
 """The rule of a licence that no line of the policy matches."""
 _SCHEMA = "licence-policy/1"
 _WILD = "*?["
+_JOINED = re.compile(r"\s(?:AND|OR)\s", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Policy:
 
     def _of_licence(self, licence: str, role: Role) -> Ruling:
         table = self.tables[role]
-        fitting = [pattern for pattern in table if pattern == licence or fnmatchcase(licence, pattern)]
+        fitting = [one for one in table if one == licence or fnmatchcase(licence.lower(), one.lower())]
         if not fitting:
             return Ruling(Decision.REVIEW, UNLISTED, licence)
         pattern = max(fitting, key=lambda item: (item == licence, len(item), item))
@@ -97,13 +99,28 @@ def _table(entries: Any, role: Role, name: str) -> dict[str, Decision]:
         _invalid(name, f"{role.value} is no table of allow, review and deny")
     found: dict[str, Decision] = {}
     for decision in Decision:
-        for pattern in _texts(entries.get(decision.value, []), f"{role.value}.{decision.value}", name):
-            if pattern in found:
-                _invalid(name, f"{role.value} names {pattern!r} twice")
-            if not set(pattern) & set(_WILD) and any(map(_is_misspelt, expression.unlisted(pattern))):
-                _invalid(name, f"{role.value} names {pattern!r}, which SPDX does not list")
+        for text in _texts(entries.get(decision.value, []), f"{role.value}.{decision.value}", name):
+            pattern = _pattern(text, f"{role.value} names {text!r}", name)
+            if pattern.lower() in map(str.lower, found):
+                _invalid(name, f"{role.value} names {text!r} twice")
             found[pattern] = decision
     return found
+
+
+def _pattern(text: str, said: str, name: str) -> str:
+    """A pattern as it is, a licence in SPDX's own spelling: expressions are compared in that ("GPL-3.0-only")."""
+    if _JOINED.search(text):
+        _invalid(name, f"{said}, which is more than one licence")
+    if set(text) & set(_WILD):
+        return text
+    try:
+        if any(map(_is_misspelt, expression.unlisted(text))):
+            _invalid(name, f"{said}, which SPDX does not list")
+        return expression.normal(text)
+    except FarmError as reason:
+        if reason.code is Code.LICENCE_POLICY_INVALID:
+            raise
+        _invalid(name, f"{said}: {reason.why}")
 
 
 def _is_misspelt(name: str) -> bool:

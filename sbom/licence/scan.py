@@ -1,14 +1,16 @@
 """ScanCode over files, in a limited child process of its own environment; what it finds is kept by content.
 
 `make scan-tools` installs it into build/scan from requirements/scan.txt. Results are a function of the bytes and of
-that lock: a file's name is hidden from it. A run that ends badly is halved until the file that ends it stands alone.
+that lock: a file's name is hidden from it. A run that ends badly is halved until the file that ends it stands alone,
+once an empty file has shown that the scanner itself works.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,12 @@ _EACH_S = 5
 _MEMORY = 6 << 30
 _LARGEST = 64 << 20
 _OUTPUT = 512 << 20
-_UNREADABLE = "its results cannot be read"
+_AT_ONCE = 100
+"""Files of one run: what a scan that is broken off has to do again at most."""
+_WHOLE = 3
+"""A whole scan may take so many times the limit of one run over all files, however badly its files behave."""
+_EMPTY = digest.of_bytes(b"")
+_Report = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,8 @@ def known(contents: Iterable[Digest], results: Results) -> dict[Digest, Scan]:
 def scan(paths: Mapping[Digest, Path], tools: Tools, results: Results, scratch: Path) -> dict[Digest, Scan]:
     """Scans of files by their content, recorded ones first. `scratch` is a folder for the files that this leaves.
 
-    A file that cannot be scanned to its end has an `outcome` that says so. Raises `FarmError` STORE_CORRUPT for a file
+    A file that cannot be scanned to its end has an `outcome` that says so. What is found is recorded as it is found: a
+    scan that is broken off goes on where it was. Raises `FarmError` STORE_CORRUPT for a file
     whose bytes are not those of its digest, SCAN_FAILED when ScanCode cannot even scan an empty file, class ENVIRONMENT
     of the disk.
     """
@@ -113,7 +121,8 @@ def scan(paths: Mapping[Digest, Path], tools: Tools, results: Results, scratch: 
     large = [content for content in wanted if _size(paths[content]) > _LARGEST]
     for content in large:
         found[content] = Scan(content, Outcome.TOO_LARGE, why=f"it has more than {_LARGEST >> 20} MiB")
-    for one in _batch({content: paths[content] for content in wanted if content not in large}, tools, scratch):
+    small = {content: paths[content] for content in wanted if content not in large}
+    for one in _Scanning(tools, scratch, len(small)).run(small):
         results.put(one)
         found[one.digest] = one
     return found
@@ -124,21 +133,63 @@ def _size(path: Path) -> int:
         return path.stat().st_size
 
 
-def _batch(paths: Mapping[Digest, Path], tools: Tools, scratch: Path) -> list[Scan]:
-    if not paths:
-        return []
-    with files.coded("a scan could not be prepared", scratch), files.temp_folder(scratch) as folder:
-        _lay(paths, folder / "in")
-        ended = _run(tools, folder, len(paths))
-        report = _report(folder / "out.json") if ended.ok or ended.status == 1 else None  # 1: errors of single files
-    if report is not None:
-        return [_read(content, report.get(digest.hex_of(content)), _soft(tools)) for content in sorted(paths)]
-    if len(paths) == 1:
-        (content,) = paths
-        return [_ended_badly(content, ended, tools)]
-    ordered = sorted(paths)
-    halves = ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
-    return [one for half in halves for one in _batch({content: paths[content] for content in half}, tools, scratch)]
+class _Scanning:
+    """One scan of many files: in runs of some, which are halved where they end badly, until its time is over."""
+
+    def __init__(self, tools: Tools, scratch: Path, count: int) -> None:
+        self._tools = tools
+        self._scratch = scratch
+        self._whole = _WHOLE * _limit(tools, count)
+        self._end = time.monotonic() + self._whole
+        self._works = False
+
+    def run(self, paths: Mapping[Digest, Path]) -> Iterator[Scan]:
+        """The scans, each as soon as there is one."""
+        ordered = sorted(paths)
+        for first in range(0, len(ordered), _AT_ONCE):
+            yield from self._batch({content: paths[content] for content in ordered[first : first + _AT_ONCE]})
+
+    def _batch(self, paths: Mapping[Digest, Path]) -> Iterator[Scan]:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            why = f"the whole scan took longer than {self._whole:g} s"
+            yield from (Scan(content, Outcome.TIMEOUT, why=why) for content in sorted(paths))
+            return
+        seconds = min(left, _limit(self._tools, len(paths)))
+        ended, report = self._once(paths, seconds)
+        if report is not None:
+            for content in sorted(paths):
+                yield _read(content, report.get(digest.hex_of(content)), _soft(self._tools))
+            return
+        self._require_works()
+        ordered = sorted(paths)
+        if len(ordered) == 1:
+            yield _ended_badly(ordered[0], ended, seconds)
+            return
+        for half in (ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]):
+            yield from self._batch({content: paths[content] for content in half})
+
+    def _once(self, paths: Mapping[Digest, Path], seconds: float) -> tuple[ChildResult, _Report | None]:
+        with (
+            files.coded("a scan could not be prepared", self._scratch),
+            files.temp_folder(self._scratch) as folder,
+        ):
+            _lay(paths, folder / "in")
+            ended = _run(self._tools, folder, seconds)
+            whole = ended.ok or ended.status == 1  # 1: errors of single files
+            return ended, _report(folder / "out.json") if whole else None
+
+    def _require_works(self) -> None:
+        """After the first bad end, tell a bad file from a scanner that is broken: that one fails on an empty file."""
+        if self._works:
+            return
+        with files.coded("a scan could not be prepared", self._scratch), files.temp_folder(self._scratch) as folder:
+            (folder / "empty").touch()
+            ended, report = self._once({_EMPTY: folder / "empty"}, _limit(self._tools, 1))
+        if report is None:
+            why = f"on an empty file too: {_ended_badly(_EMPTY, ended, _limit(self._tools, 1)).why}"
+            raise FarmError(Code.SCAN_FAILED, "the licence scanner does not work", why, "Run `make scan-tools` again.")
+        self._works = True
 
 
 def _lay(paths: Mapping[Digest, Path], folder: Path) -> None:
@@ -152,7 +203,7 @@ def _lay(paths: Mapping[Digest, Path], folder: Path) -> None:
         (folder / digest.hex_of(content)).write_bytes(data)
 
 
-def _run(tools: Tools, folder: Path, count: int) -> ChildResult:
+def _run(tools: Tools, folder: Path, wall_s: float) -> ChildResult:
     seconds = math.ceil(_soft(tools) * _HARD)
     options = ["--license", "--processes", "0", "--timeout", str(seconds), "--timing", "--quiet"]
     options += ["--json", "out.json", "in"]
@@ -171,7 +222,7 @@ def _run(tools: Tools, folder: Path, count: int) -> ChildResult:
             **tools.environment,
         },
         cwd=folder,
-        wall_s=_limit(tools, count),
+        wall_s=wall_s,
         address_space=_MEMORY,
         file_size=_OUTPUT,
         log_path=folder / "log",
@@ -187,7 +238,7 @@ def _soft(tools: Tools) -> int:
     return max(1, round(tools.file_s))
 
 
-def _report(path: Path) -> dict[str, dict[str, Any]] | None:
+def _report(path: Path) -> _Report | None:
     """ScanCode's entries by file name; None when there is no whole report."""
     try:
         with path.open("rb") as stream:
@@ -222,8 +273,10 @@ def _read(content: Digest, entry: Mapping[str, Any] | None, soft_s: int) -> Scan
         return Scan(content, Outcome.FAILED, why=f"ScanCode's entry of it cannot be read: {reason!r}"[:200])
 
 
-def _ended_badly(content: Digest, ended: ChildResult, tools: Tools) -> Scan:
+def _ended_badly(content: Digest, ended: ChildResult, seconds: float) -> Scan:
     if ended.timed_out:
-        return Scan(content, Outcome.TIMEOUT, why=f"ScanCode did not end within {_limit(tools, 1):g} s")
+        return Scan(content, Outcome.TIMEOUT, why=f"ScanCode did not end within {seconds:g} s")
+    if ended.ok:
+        return Scan(content, Outcome.FAILED, why="ScanCode ended without a report")
     how = f"signal {ended.signal}" if ended.signal is not None else f"status {ended.status}"
     return Scan(content, Outcome.FAILED, why=f"ScanCode ended with {how}")

@@ -96,7 +96,7 @@ def test_an_unknown_operator_says_which_supported_one_is_nearest(fresh: Product,
 
     (error,) = done.errors
     assert error["detail"]["nearest"] == "Relu"
-    assert error["what"] == 'node 1 (Relux, opset 13): unknown operator'
+    assert error["what"] == "node 1 (Relux, opset 13): unknown operator"
 
 
 def test_an_unknown_target_says_which_are_nearest(fresh: Product, tmp_path: Path):

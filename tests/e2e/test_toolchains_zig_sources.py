@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelfarm.errors import Code, FarmError
 from toolchains import runtime_build, zig_sources
 from toolchains.machines import MACHINES
 
@@ -33,3 +34,14 @@ def test_a_source_that_is_not_the_recorded_one_is_asked_about(tmp_path: Path) ->
     found = zig_sources.of(other, "x86-64")
     assert found[0] == other
     assert zig_sources.library() / "std/crypto/sha2.zig" not in found
+
+
+def test_a_source_that_imports_a_file_of_its_own_is_refused(tmp_path: Path) -> None:
+    """The record of it would not see that file change."""
+    (tmp_path / "own.zig").write_text("pub fn twice(x: u32) u32 {\n    return x *% 2 +% @clz(x);\n}\n")
+    main = tmp_path / "main.zig"
+    main.write_text('const own = @import("own.zig");\nexport fn f(x: u32) u32 {\n    return own.twice(x);\n}\n')
+    with pytest.raises(FarmError) as caught:
+        zig_sources.of(main, "x86-64")
+    assert caught.value.code is Code.TOOL_FAILED
+    assert "own.zig" in caught.value.why

@@ -17,7 +17,7 @@ from kernelc.frontend.scrub.secrets import Secrets
 SECRET = "Falkenhorst"
 TEXT = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 Way = tuple[FieldDescriptor, ...]
-WORDED = {"onnx.NodeProto.op_type", "onnx.NodeProto.domain", "onnx.AttributeProto.name", "onnx.ValueInfoProto.name"}
+WORDED = {"onnx.ValueInfoProto.name"}
 
 
 def ways(kind: Descriptor = onnx.ModelProto.DESCRIPTOR, depth: int = 5) -> Iterator[Way]:

@@ -18,7 +18,7 @@ from kernelfarm.links import Input, Linked, Links, Origin, Source
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from sbom import document, notice
 from sbom.making import Making
-from signing import dsse, facts, keys
+from signing import dsse, facts, keys, release
 from signing import verify as rules
 from signing.client import Signer
 from signing.keys import PublicKey
@@ -64,6 +64,11 @@ class LocalSigner:
         for statement in statements:
             rules.require_about(statement, found, "a statement")
         return [dsse.seal(statement, self.private) for statement in statements]
+
+    def withdraw(self, statement: Statement) -> bytes:
+        """See `signing.client.SocketSigner`."""
+        release.require_withdrawal(statement, "the withdrawal")
+        return dsse.seal(statement, self.private)
 
 
 def signer(number: int = 1) -> LocalSigner:

@@ -1,5 +1,7 @@
 """Stands in for ScanCode: reports by what a file says. `hang`, `crash` and `mute` in a file do just that.
 
+With BROKEN set it never works.
+
 A file with `slow` is interrupted, of one with `late` a part is reported, without a word but the time that it took.
 """
 
@@ -19,6 +21,8 @@ def main() -> None:
     entries = [{"path": "in", "type": "directory"}]
     with seen.open("a") as log:
         log.write(" ".join(sorted(path.name for path in folder.iterdir())) + "\n")
+    if os.environ.get("BROKEN"):
+        sys.exit(3)
     for path in sorted(folder.iterdir()):
         text = path.read_bytes()
         if b"hang" in text:

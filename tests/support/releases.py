@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,32 @@ from farm.release import release
 from farm.release.channels import Channel
 from farm.release.release import Order, Outcome
 from farm.release.versions import Level, parse
-from kernelfarm import digest, nouns, oci_bundle
+from kernelfarm import canonical, digest, nouns, oci_bundle
+from kernelfarm.digest import Digest
 from kernelfarm.nouns import Comparison
 from kernelfarm.paths import Home
-from signing import client, comparison, keys
+from sbom.licence import policy as policies
+from sbom.licence.nouns import Decision, Finding, Role, Verdict
+from signing import client, comparison, keys, licences
 from signing.keys import PublicKey
 from signing.release import Source
+from signing.statement import Statement
 from tests.support import bundles
 from tests.support.bundles import LocalSigner
 
 PREVIEW = Channel("preview")
+FINDING = Finding(
+    digest.of_bytes(b"finding"),
+    "runtime",
+    Role.LINKED,
+    "macro.c",
+    None,
+    "GPL-2.0-only",
+    'linked.deny "GPL-*"',
+    Decision.DENY,
+    "it is copyleft",
+    "Leave it out.",
+)
 SOURCE = Source("git", "0" * 40)
 
 
@@ -61,8 +77,13 @@ class Farm:
         targets: Sequence[str] = bundles.TARGETS,
         salt: str = "",
         model: nouns.Model = bundles.MODEL,
+        decision: Decision | None = Decision.ALLOW,
+        policy: Digest | None = None,
     ) -> Path:
-        """A bundle as `farm build` leaves it."""
+        """A bundle as `farm build` leaves it, the licences judged like this under the farm's policy; None: by nobody.
+
+        `policy` is that of somebody else.
+        """
         with client.open_signer(self.home) as signer:
             made = bundles.write(
                 self.root / name / model.name,
@@ -73,6 +94,8 @@ class Farm:
                 salt=salt,
                 model=model,
             )
+            if decision is not None:
+                attest.attach(made.path, verdicts(made.path, decision, policy), signer)
         return made.path
 
     def rebuild(
@@ -126,8 +149,7 @@ class Farm:
             None if version is None else parse(version),
             pre,
         )
-        past = release.past_of(self.settings, oci_bundle.read(bundle).require().name)
-        return release.release(self.settings, order, past, check_payload=bundles.no_check, source=SOURCE)
+        return release.release(self.settings, order, check_payload=bundles.no_check, source=SOURCE)
 
     def released(
         self,
@@ -144,6 +166,17 @@ class Farm:
         assert made.report.ok, [str(error) for error in made.report.errors]
         assert made.path is not None
         return made.path
+
+
+def verdicts(bundle: Path, decision: Decision, policy: Digest | None = None) -> list[Statement]:
+    """What the licence gate says of each payload of a bundle."""
+    view = oci_bundle.read(bundle).require()
+    found = () if decision is Decision.ALLOW else (replace(FINDING, decision=decision),)
+    said = Verdict(policy or policies.own().digest, None, decision, decision, "", (), found)
+    return [
+        licences.statement(canonical.to_json(said), f"{view.name}/{payload.target}", payload.digest)
+        for payload in view.payloads
+    ]
 
 
 @contextmanager

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
-from kernelfarm import digest
-from tests.support import models, services
-
-SOURCE = models.ROOT / "requirements" / "sbom-validator"
-PLACE = models.ROOT / "build" / "tools" / "sbom-validator"
-_INSTALL_S = 300.0
+from tests.support import npm_tools
 
 
 def installed() -> Path:
-    """The folder of the validator, installed once from its lock; without node, npm or a registry the test is skipped.
-
-    Under CI it fails.
-    """
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        services.missing("node and npm are not installed")
-    stamp, wanted = PLACE / "stamp", digest.of_tree(SOURCE, ("*", ".npmrc"))
-    PLACE.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{PLACE}.lock"):
-        if not stamp.is_file() or stamp.read_text() != wanted:
-            shutil.rmtree(PLACE, ignore_errors=True)
-            shutil.copytree(SOURCE, PLACE)
-            words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(words, cwd=PLACE, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
-            if done.returncode:
-                services.missing(f"the validator cannot be installed: {done.stderr.strip()[-300:]}")
-            stamp.write_text(wanted)
-    return PLACE
+    """The folder of the validator; see `npm_tools.installed`."""
+    return npm_tools.installed("sbom-validator")
 
 
 def complaints(folder: Path, paths: Sequence[Path]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from farm import audit
+from farm import audit, payload
 from farm.bundle import PayloadInput, write_bundle
 from farm.cli.main import main
 from farm.scheduler import Session
@@ -95,7 +95,7 @@ def test_a_component_is_found_by_its_purl_with_the_way_to_it(bundle: Path, capsy
     ],
 )
 def test_a_licence_is_found_with_and_without_its_exception(bundle: Path, licence: str, names: list[str]) -> None:
-    count, hits = audit.find(audit.of_folders([bundle.parent]), audit.Wanted(None, licence))
+    count, hits = audit.find(audit.of_folders([bundle.parent], []), audit.Wanted(None, licence))
 
     assert count == 2
     assert sorted(hit.component.name for hit in hits) == names
@@ -114,7 +114,7 @@ def test_a_licence_is_found_with_and_without_its_exception(bundle: Path, licence
     ],
 )
 def test_what_a_purl_leaves_out_may_be_anything(bundle: Path, purl: str, count: int) -> None:
-    _count, hits = audit.find(audit.of_folders([bundle]), audit.Wanted(parse_purl(purl)))
+    _count, hits = audit.find(audit.of_folders([bundle], []), audit.Wanted(parse_purl(purl)))
     assert len(hits) == count
 
 
@@ -130,7 +130,7 @@ def test_without_a_place_all_that_the_farm_keeps_is_searched(farm: Session) -> N
         farms.worker(farm, Compiler()).work([number])
 
     count, hits = audit.find(
-        audit.of_farm(farm.ledger, farm.store), audit.Wanted(parse_purl("pkg:generic/kernel-farm-runtime"))
+        audit.of_farm(farm.ledger, farm.store, []), audit.Wanted(parse_purl("pkg:generic/kernel-farm-runtime"))
     )
 
     assert count == 2
@@ -138,6 +138,28 @@ def test_without_a_place_all_that_the_farm_keeps_is_searched(farm: Session) -> N
         ("cls", "x86-64-v3", ""),
         ("cls", "x86-64-v4", ""),
     ]
+
+
+def test_a_bundle_of_an_older_farm_is_told_and_the_others_are_searched(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = bundles.payload(tmp_path / "p", "x86-64-v3")
+    (folder / payload.SBOM).unlink()
+    old = PayloadInput("x86-64-v3", folder, bundles.provenance("x86-64-v3"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            payload, "MEDIA_TYPES", {name: kind for name, kind in payload.MEDIA_TYPES.items() if name != payload.SBOM}
+        )
+        write_bundle(tmp_path / "all" / "a-old", name="cls", version=None, payloads=[old], signer=bundles.signer())
+    shutil.copytree(bundle, tmp_path / "all" / "b-new")
+
+    status, document = run(capsys, "find", "--component", "pkg:generic/kernel-farm-runtime", tmp_path / "all")
+
+    assert (status, document["payloads"], len(document["found"])) == (0, 2, 2)
+    place = str(tmp_path / "all" / "a-old")
+    assert document["without_bill"] == [{"place": place, "model": "cls", "target": "x86-64-v3"}]
+    assert main(["audit", "find", "--licence", "MIT", str(tmp_path / "all")]) == 0
+    assert f"cls for x86-64-v3 in {place} has no bill of materials" in capsys.readouterr().out
 
 
 def test_a_damaged_bundle_is_not_repeated(bundle: Path, tmp_path: Path) -> None:

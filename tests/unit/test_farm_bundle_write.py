@@ -48,6 +48,7 @@ def test_a_payload_is_its_files_by_name_with_their_media_types(tmp_path: Path) -
     (v3, _) = oci_bundle.read(made.path).payloads
 
     assert {title: blob.media_type.removeprefix("application/vnd.kernelfarm.") for title, blob in v3.files.items()} == {
+        "NOTICE": "text/plain",
         "config.json": "payload.config.v1+json",
         "golden.bin": "golden.v1",
         "hardening.json": "hardening.v1+json",

@@ -110,6 +110,10 @@ def test_a_bill_of_something_else_is_refused(
         ),
         (lambda bill: bill["dependencies"].append({"ref": "nobody"}), "what nobody needs, which it does not list"),
         (lambda bill: bill["metadata"].pop("component"), "what it describes"),
+        (
+            lambda bill: component(bill, "tool/ziglang").update(purl="not a purl"),
+            "'not a purl' is not a package URL",
+        ),
     ],
 )
 def test_what_is_no_bill_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], object], why: str) -> None:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from farm.registry import access, reference
+from farm.blobs import Repository
+from farm.registry import access, reference, remote
 from farm.registry.access import Registry
+from farm.registry.remote import Remote
+from kernelfarm import digest, oci
 from kernelfarm.errors import Code, FarmError
 
 BASIC = "Basic " + base64.b64encode(b"me:secret").decode()
@@ -50,9 +53,9 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(b"" if self.command == "HEAD" else data)
 
-    do_GET = do_PUT = answer
+    do_GET = do_HEAD = do_PUT = do_POST = answer
 
     def log_message(self, *args: object) -> None:
         del args
@@ -139,6 +142,55 @@ def test_nothing_is_followed_to_where_there_is_no_tls(server: Server, place: str
     with pytest.raises(FarmError) as caught:
         got(registry(server), "v2/x")
     assert caught.value.code is Code.REGISTRY_UNREACHABLE
+
+
+BROKEN = "https://[x"
+"""An address that cannot even be taken apart."""
+
+
+@pytest.mark.parametrize("where", ["storage", "token service", "upload"])
+def test_an_address_that_is_none_is_a_coded_error(server: Server, tmp_path: Path, where: str) -> None:
+    name = digest.of_bytes(b"x")
+    if where == "token service":
+        server.allowed, server.challenge = "Bearer abc", f'Bearer realm="{BROKEN}"'
+    server.rules["/v2/x"] = (307, {"Location": BROKEN}, b"")
+    server.rules["/v2/media/cls/blobs/uploads/"] = (202, {"Location": BROKEN}, b"")
+    (tmp_path / "x").write_bytes(b"x")
+
+    with pytest.raises(FarmError) as caught:
+        if where == "upload":
+            Repository(registry(server), "media/cls", lambda: "").send(tmp_path / "x", name)
+        else:
+            got(registry(server), "v2/x")
+
+    assert caught.value.code is Code.REGISTRY_UNREACHABLE
+
+
+def test_a_blob_that_lies_elsewhere_is_there(server: Server, elsewhere: Server, tmp_path: Path) -> None:
+    name = digest.of_bytes(b"x")
+    server.rules[f"/v2/media/cls/blobs/{name}"] = (307, {"Location": f"http://{elsewhere.host}/storage"}, b"")
+    (tmp_path / "x").write_bytes(b"x")
+
+    assert not Repository(registry(server), "media/cls", lambda: "").send(tmp_path / "x", name)
+    assert elsewhere.seen == []
+
+
+def test_the_tags_of_versions_are_read_page_by_page(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_PAGE", 2)
+    pages = {"": ["1.0.0", "latest"], "latest": ["2.0.0", "keep"], "keep": ["3.0.0"]}
+    bundle = json.dumps({"artifactType": oci.BUNDLE}).encode()
+    server.rules |= {f"/v2/media/cls/manifests/{tag}": (200, {}, bundle) for tag in ("1.0.0", "3.0.0", "latest")}
+    server.rules["/v2/media/cls/manifests/2.0.0"] = (200, {}, b"[]")
+    real = Handler.answer
+
+    def answer(self: Handler) -> None:
+        last = self.path.rpartition("last=")[2] if "last=" in self.path else ""
+        server.rules["/v2/media/cls/tags/list"] = (200, {}, json.dumps({"tags": pages[last]}).encode())
+        real(self)
+
+    monkeypatch.setattr(Handler, "do_GET", answer)
+
+    assert Remote(reference.parse(f"{server.host}/media/cls")).versions() == ["1.0.0", "3.0.0"]
 
 
 def test_redirects_without_an_end_are_given_up(server: Server) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from farm.registry import access, log, reference
+from farm.registry import access, consumer, log, reference
+from farm.registry.consumer import Locked, Lockfile
 from farm.registry.log import Head, ReleaseLog
 from farm.release import reports
 from farm.verify import Check, Report
-from kernelfarm import digest
+from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
 from signing import dsse
 from signing.release import Deed, LogEntry
@@ -99,7 +100,11 @@ def test_credentials_come_from_the_environment_else_from_docker(tmp_path: Path) 
 
     assert access.credentials("registry.example", given) == "me:secret"
     assert access.credentials("other.example", given) == ""
-    assert access.credentials("x.example", {"FARM_REGISTRY_USER": "u", "FARM_REGISTRY_PASSWORD": "p"}) == "u:p"
+    given |= {"FARM_REGISTRY_USER": "u", "FARM_REGISTRY_PASSWORD": "p", "FARM_REGISTRY_HOST": "x.example:5000"}
+    assert access.credentials("x.example:5000", given) == "u:p"
+    assert access.credentials("registry.example", given) == "me:secret"
+    for host in ("x.example", "mirror.example", "x.example:5001"):  # a lock file, --mirror and --against name hosts
+        assert access.credentials(host, given) == ""
     (tmp_path / "config.json").write_text('{"auths": {"registry.example": {"auth": "no base64"}}}')
     assert access.credentials("registry.example", given) == ""
 
@@ -131,7 +136,6 @@ def test_a_log_says_what_a_tag_means_and_what_is_withdrawn() -> None:
     assert found.withdrawn("1.0.0") == GOOD[2]
     assert found.latest() == GOOD[1]
     assert found.head == Head(3, GOOD[2].identity)
-    assert log.decode(sealed(GOOD), KEY.public, "mirror/media/cls").head == found.head
     assert log.decode(b"", KEY.public, "media/cls") == ReleaseLog()
 
 
@@ -160,10 +164,56 @@ def test_a_log_that_does_not_hold_is_refused_even_if_every_entry_is_signed(entri
     assert caught.value.code is Code.LOG_INVALID
 
 
+@pytest.mark.parametrize("repository", ["mirror/media/cls", "cls", "other/cls"])
+def test_a_log_counts_for_its_own_repository_only(repository: str) -> None:
+    """Else `cls` could be served the log of `media/cls`, which another team of the same key fills."""
+    with pytest.raises(FarmError) as caught:
+        log.decode(sealed(GOOD), KEY.public, repository)
+    assert caught.value.code is Code.LOG_INVALID
+
+
+def test_a_line_that_is_too_long_for_an_entry_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "\U0001f600" * 1000
+    longest = [GOOD[0], replace(GOOD[2], sequence=2, previous=GOOD[0].identity, reason=reason)]
+    assert log.decode(sealed(longest), KEY.public, "media/cls").entries == tuple(longest)
+    monkeypatch.setattr(dsse, "open_sealed", lambda *_: pytest.fail("it was parsed"))
+
+    with pytest.raises(FarmError) as caught:
+        log.decode(b"[" * (6 << 20) + b"\n", KEY.public, "media/cls")
+
+    assert caught.value.code is Code.LOG_INVALID
+
+
 def test_another_key_signs_no_entry() -> None:
     with pytest.raises(FarmError) as caught:
         log.decode(sealed(GOOD[:1]) + sealed(GOOD[1:], bundles.signer(2)), KEY.public, "media/cls")
     assert caught.value.code is Code.WRONG_KEY
+
+
+LOCKED = Locked("cls", "registry.example/media/cls", "1.0.0", D[0], (("x86-64-v3", D[1]),), 1, D[2])
+FAULTY_LOCKS = {
+    "nothing was seen of the log": [replace(LOCKED, log_sequence=0)],
+    "less than nothing was seen": [replace(LOCKED, log_sequence=-5)],
+    "a source with a tag": [replace(LOCKED, source="registry.example/media/cls:1.0.0")],
+    "a source with a digest": [replace(LOCKED, source=f"registry.example/media/cls@{D[0]}")],
+    "one name twice": [LOCKED, replace(LOCKED, source="registry.example/media/other")],
+    "a name that leads elsewhere": [replace(LOCKED, name="../cls")],
+    "a version that is none": [replace(LOCKED, version="1.0")],
+}
+
+
+@pytest.mark.parametrize("items", FAULTY_LOCKS.values(), ids=FAULTY_LOCKS.keys())
+def test_a_lock_file_that_says_too_little_is_refused(tmp_path: Path, items: list[Locked]) -> None:
+    path = tmp_path / "farm.lock"
+    path.write_bytes(canonical.encode(Lockfile("key", (LOCKED,))))
+    assert consumer.read_lockfile(path).bundles == (LOCKED,)
+    value = {**canonical.to_json(Lockfile("key", ())), "bundles": [canonical.to_json(item) for item in items]}
+    path.write_bytes(canonical.dumps(value))
+
+    with pytest.raises(FarmError) as caught:
+        consumer.read_lockfile(path)
+
+    assert caught.value.code is Code.LOCKFILE_INVALID
 
 
 def test_a_log_that_ends_early_or_was_rewritten_is_noticed() -> None:
@@ -190,7 +240,10 @@ def test_junit_has_a_case_for_each_check() -> None:
     made = reports.to_junit(REPORT, "farm verify")
     root = ET.fromstring(made)
 
-    assert root.attrib == {"name": "farm verify", "tests": "3", "failures": "1", "errors": "1"}
+    assert root.attrib == {"name": "farm verify", "tests": "3", "failures": "1", "errors": "1", "time": "0"}
+    assert [child.attrib for child in root] == [root.attrib]
+    assert {(case.get("classname"), case.get("time")) for case in root.iter("testcase")} == {("farm.verify", "0")}
+    assert len({case.get("name") for case in root.iter("testcase")}) == 3  # GitLab tells cases apart by these names
     assert [[child.tag for child in case] for case in root.iter("testcase")] == [["system-out"], ["failure"], ["error"]]
     assert made == reports.to_junit(REPORT, "farm verify")
 
@@ -201,4 +254,8 @@ def test_sarif_has_a_result_for_what_does_not_hold() -> None:
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["FARM-E0421", "FARM-E0730"]
     first, second = run["results"]
     assert (first["ruleId"], first["level"], second["level"]) == ("FARM-E0421", "error", "warning")
-    assert first["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "blobs/a%20b"
+    place = first["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "blobs/a%20b"
+    assert place["region"]["startLine"] == 1
+    assert first["message"]["text"] == "payload: blobs/a b: damaged \ufffd <&. why. Do it."
+    assert first["partialFingerprints"] != second["partialFingerprints"]

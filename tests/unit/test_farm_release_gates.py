@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from farm.release import channels, sources
+from farm.release import channels, record, sources, stamp
 from farm.release.channels import Apart, Channel
 from farm.release.release import Outcome
-from kernelfarm import oci_bundle
+from kernelfarm import digest, oci_bundle
+from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
+from sbom.licence.nouns import Decision
+from signing import dsse
+from signing.comparison import COMPARISON
 from signing.release import RELEASE
 from tests.support import bundles, releases
 from tests.support.releases import PREVIEW, Farm
@@ -98,9 +106,9 @@ def test_a_channel_may_demand_different_hosts(farm: Farm) -> None:
     assert refused(farm.release(built, channel=apart)) == {Code.BUILDS_TOO_FEW}
     assert farm.release(built).report.ok
 
-    farm.rebuild(built, worker="third", host="third-host")
+    farm.rebuild(built, worker=bundles.WORKER["worker"], host="third-host")  # each host may call its worker the same
 
-    assert farm.release(built, channel=apart).report.ok
+    assert farm.release(built, channel=apart, out="apart", version="1.0.1").report.ok
 
 
 def test_one_build_that_disagrees_blocks_however_many_agree(farm: Farm) -> None:
@@ -140,11 +148,38 @@ def test_stable_takes_nothing_from_a_bare_process(farm: Farm) -> None:
     assert refused(made) == {Code.POLICY_REFUSED}
 
 
-def test_stable_takes_nothing_whose_licences_nobody_judged(farm: Farm) -> None:
-    built = farm.build()
+OTHER_POLICY = digest.of_bytes(b"a policy that allows everything")
+
+
+@pytest.mark.parametrize(
+    ("decision", "policy", "demanded", "code"),
+    [
+        (Decision.ALLOW, None, True, None),
+        (Decision.REVIEW, None, False, None),
+        (Decision.REVIEW, None, True, Code.LICENCE_REVIEW),
+        (Decision.DENY, None, False, Code.LICENCE_DENIED),
+        (None, None, False, Code.LICENCE_REVIEW),  # a denial that somebody took away is no better than a denial
+        (None, None, True, Code.LICENCE_REVIEW),
+        (Decision.ALLOW, OTHER_POLICY, False, Code.LICENCE_REVIEW),
+        (Decision.ALLOW, OTHER_POLICY, True, Code.LICENCE_REVIEW),
+    ],
+)
+def test_a_release_needs_verdicts_of_its_own_policy(
+    farm: Farm, decision: Decision | None, policy: Digest | None, demanded: bool, code: Code | None
+) -> None:
+    built = farm.build(decision=decision, policy=policy)
     farm.rebuild(built)
 
-    assert refused(farm.release(built, channel=replace(PREVIEW, licences=True))) == {Code.LICENCE_REVIEW}
+    made = farm.release(built, channel=replace(PREVIEW, licences=demanded))
+
+    assert {error.code for error in made.report.errors} == ({code} if code else set())
+
+
+def test_a_channel_may_list_the_policies_that_count(farm: Farm) -> None:
+    built = farm.build(policy=OTHER_POLICY)
+    farm.rebuild(built)
+
+    assert farm.release(built, channel=replace(PREVIEW, policies=(OTHER_POLICY,))).report.ok
 
 
 def test_the_version_follows_from_what_changed(farm: Farm) -> None:
@@ -187,21 +222,118 @@ def test_pre_releases_count_up_and_the_final_one_follows(farm: Farm) -> None:
     assert farm.release(built, pre="rc").unchanged is False
 
 
+def test_a_pre_release_of_a_form_of_its_own_is_no_final_release(farm: Farm) -> None:
+    built = farm.build()
+    farm.rebuild(built)
+    assert farm.release(built, version="1.0.0-rc1").version == "1.0.0-rc1"
+
+    made = farm.release(built)
+
+    assert (made.version, made.unchanged) == ("1.0.0", False)
+
+
+def test_a_release_is_for_the_channel_that_its_statement_names(farm: Farm) -> None:
+    built = farm.build()
+    farm.rebuild(built)
+    assert farm.release(built).report.ok
+    careful = replace(PREVIEW, name="careful", licences=True)
+
+    made = farm.release(built, channel=careful, out="careful")
+
+    assert refused(made) == {Code.CHANNEL_REFUSED}
+    assert "--version 1.0.1" in made.report.errors[0].next_step
+    assert farm.release(built, channel=careful, out="careful", version="1.0.1").report.ok
+
+
+def test_a_bump_that_was_made_is_not_made_again(farm: Farm) -> None:
+    farm.released()
+    built = farm.build("second", salt="fixed")
+    farm.rebuild(built)
+
+    found = [farm.release(built, bump=bump).version for bump in ("minor", "minor", "patch", "major", "major")]
+
+    assert found == ["1.1.0", "1.1.0", "1.1.0", "2.0.0", "2.0.0"]
+
+
+def test_a_release_again_is_compared_with_what_it_was_compared_with(farm: Farm) -> None:
+    farm.released()
+    built = farm.build("second", salt="fixed")
+    farm.rebuild(built)
+    first = farm.release(built)
+    assert first.path is not None
+    shutil.rmtree(first.path)
+
+    again = farm.release(built)
+
+    assert (again.unchanged, again.digest, again.before, again.verdict) == (
+        True,
+        first.digest,
+        first.before,
+        first.verdict,
+    )
+
+
+def test_one_version_is_never_given_to_two_bundles(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes look at the same past; the one that comes second to the lock sees what the first one made of it."""
+    bundles_of = {}
+    for name in ("first", "second"):
+        bundles_of[name] = farm.build(name, salt=name)
+        farm.rebuild(bundles_of[name])
+    real, at_once = record.keep, threading.Barrier(2, timeout=2)
+
+    def slow(*args: object) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            at_once.wait()  # both get here only where neither waits for the other
+        real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(record, "keep", slow)
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(lambda name: farm.release(bundles_of[name], out=name).version, bundles_of))
+
+    assert sorted(made) == ["1.0.0", "1.0.1"]
+
+
+def test_a_version_on_record_is_kept_for_its_bundle(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, other = farm.build(), farm.build("second", salt="other")
+    for bundle in (built, other):
+        farm.rebuild(bundle)
+
+    def full(*_: object) -> None:
+        raise FarmError(Code.DISK_FULL, "the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stamp, "write", full)
+        with pytest.raises(FarmError):
+            farm.release(built)  # broken off before anything of it was written
+
+    assert farm.release(other, out="second").version == "1.0.1"
+    (first, _second) = record.known(farm.home, "cls")
+    with pytest.raises(FarmError) as caught:
+        record.keep(farm.home, replace(first, digest=OTHER_POLICY), {})
+    assert caught.value.code is Code.RELEASE_EXISTS
+
+
 def test_a_damaged_bundle_is_bad_and_nothing_else_is_asked(farm: Farm) -> None:
     built = farm.build()
     next((built / "blobs/sha256").iterdir()).write_bytes(b"damaged")
 
-    with pytest.raises(FarmError) as caught:
-        farm.release(built)
+    made = farm.release(built)
 
-    assert caught.value.code is Code.BUNDLE_CORRUPT
+    assert {error.code for error in made.report.errors} == {Code.BUNDLE_CORRUPT}
+    assert (made.report.status, made.path) == (Status.BAD, None)
+    assert "sources" not in {check.name for check in made.report.checks}
 
 
 def test_a_release_rests_on_its_statements(farm: Farm) -> None:
     """Whoever takes a rebuild out of a release breaks it."""
     released = farm.released()
     view = oci_bundle.read(released).require()
-    lost = next(item for item in view.attestations if item.subject == view.payloads[0].digest)
+    lost = next(
+        item
+        for item in view.attestations
+        if item.subject == view.payloads[0].digest
+        and dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type == COMPARISON
+    )
     kept = [item.descriptor for item in view.attestations if item is not lost]
     assert view.descriptor is not None
     (released / "index.json").write_bytes(oci_bundle.top_index(view.descriptor, kept).encode())
@@ -233,6 +365,7 @@ builds = 3
 apart = "host"
 sealed = true
 licences = true
+licence_policies = ["sha256:1111111111111111111111111111111111111111111111111111111111111111"]
 [channels.small]
 """
 
@@ -246,6 +379,7 @@ def test_channels_come_from_a_file(tmp_path: Path) -> None:
     assert found["edge"].builds == 3
     assert found["edge"].apart is Apart.HOST
     assert "hexagon-v67" in found["edge"].targets
+    assert found["edge"].policies == ("sha256:" + "1" * 64,)
     assert found["small"] == Channel("small")
 
 
@@ -260,6 +394,8 @@ def test_channels_come_from_a_file(tmp_path: Path) -> None:
         'schema = "release-channels/1"\n[channels.a]\nprerelease = 1',
         'schema = "release-channels/1"\n[channels.a]\napart = "planet"',
         'schema = "release-channels/1"\n[channels.a]\nother = 1',
+        'schema = "release-channels/1"\n[channels.a]\nlicence_policies = ["own"]',
+        'schema = "release-channels/1"\n[channels.a]\nlicence_policies = 1',
         'schema = "release-channels/1"\nchannels = 3',
     ],
 )
@@ -298,7 +434,23 @@ def test_a_clean_checkout_is_its_commit(tmp_path: Path) -> None:
     assert len(found.name) == 40
 
 
-@pytest.mark.parametrize("change", ["edited", "staged", "deleted", "added", "hidden", "skipped"])
+def test_what_python_keeps_beside_the_sources_is_no_change(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "tree")
+    (folder / "farm/__pycache__").mkdir()
+    (folder / "farm/__pycache__/a.cpython-311.pyc").write_bytes(b"compiled")
+
+    assert sources.current(folder).kind == "git"
+
+
+def test_a_git_that_does_not_end_is_a_coded_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkout(tmp_path / "tree")
+    monkeypatch.setattr(sources, "_GIT_S", 0.0)
+    with pytest.raises(FarmError) as caught:
+        sources.current(folder)
+    assert caught.value.code is Code.TOOL_FAILED
+
+
+@pytest.mark.parametrize("change", ["edited", "staged", "deleted", "added", "ignored", "hidden", "skipped"])
 def test_changed_sources_are_refused_with_the_files(tmp_path: Path, change: str) -> None:
     folder = checkout(tmp_path / "tree")
     path = folder / "farm/a.py"
@@ -307,8 +459,9 @@ def test_changed_sources_are_refused_with_the_files(tmp_path: Path, change: str)
         subprocess.run(["git", "-C", str(folder), "update-index", flag, "farm/a.py"], check=True)
     if change == "deleted":
         path.unlink()
-    elif change == "added":
+    elif change in ("added", "ignored"):
         (folder / "farm/b.py").write_text("b = 1\n")
+        (folder / ".git/info/exclude").write_text("b.py\n" if change == "ignored" else "")
     else:
         path.write_text("a = 2\n")
     if change == "staged":
@@ -318,7 +471,7 @@ def test_changed_sources_are_refused_with_the_files(tmp_path: Path, change: str)
         sources.current(folder)
 
     assert caught.value.code is Code.SOURCE_DIRTY
-    assert caught.value.detail["files"] == ["farm/b.py" if change == "added" else "farm/a.py"]
+    assert caught.value.detail["files"] == ["farm/b.py" if change in ("added", "ignored") else "farm/a.py"]
 
 
 def test_sources_that_nobody_can_find_again_are_refused(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_attributes_keep_the_words_that_operators_take_and_no_others() -> None:
     made = scrubbed(onnx_files.model(nodes, {"x": [1, 1, 4, 4]}))
 
     found = {item.name: helper.get_attribute_value(item) for item in made.model.graph.node[0].attribute}
-    assert found == {"kernel_shape": [2, 2], "auto_pad": b"SAME_UPPER", "note": b"scrubbed"}
+    assert found == {"kernel_shape": [2, 2], "auto_pad": b"SAME_UPPER", "scrubbed": b"scrubbed"}
 
 
 def test_every_word_that_a_handler_compares_with_is_kept() -> None:
@@ -159,6 +159,39 @@ def test_an_operator_that_holds_a_secret_is_refused_without_telling_it(tmp_path:
         frontend.load(onnx_files.save(tmp_path, scrubbed(model, "falkenhorst").model), {})
     assert caught.value.code is Code.OPERATOR_UNKNOWN
     assert planted.found_in(str(caught.value.to_json()).encode()) == set()
+
+
+@pytest.mark.parametrize("words", [(), ("relu", "onnx", "axis")], ids=["no word", "words that ONNX has"])
+def test_what_onnx_defines_stays_whatever_it_looks_like(tmp_path: Path, words: tuple[str, ...]) -> None:
+    nodes = [node("Relu", ["x"], ["r"], domain="ai.onnx"), node("Flatten", ["r"], ["y"], axis=1, domain="ai.onnx")]
+    model = onnx_files.model(nodes, {"x": [1, 3]}, opset=17)
+    model.opset_import[0].domain = "ai.onnx"
+
+    made = scrubbed(model, *words).model
+
+    assert [(item.domain, item.version) for item in made.opset_import] == [("ai.onnx", 17)]
+    assert [(item.domain, item.op_type) for item in made.graph.node] == [("ai.onnx", "Relu"), ("ai.onnx", "Flatten")]
+    frontend.load(onnx_files.save(tmp_path, made), {})
+
+
+def test_unlisted_names_of_operators_attributes_and_domains_go(tmp_path: Path) -> None:
+    model = onnx_files.model([node("FalkenhorstPool", ["x"], ["y"], domain="com.falkenhorst", zquack=1)], {"x": [1]})
+    model.opset_import.add(domain="com.falkenhorst", version=1)
+
+    made = scrubbed(model).model
+
+    assert b"alkenhorst" not in made.SerializeToString()
+    assert b"zquack" not in made.SerializeToString()
+    with pytest.raises(FarmError) as caught:
+        frontend.load(onnx_files.save(tmp_path, made), {})
+    assert caught.value.code is Code.OPERATOR_UNKNOWN
+    assert "which was scrubbed" in caught.value.why
+
+
+def test_a_misspelt_operator_is_named_unless_it_holds_a_listed_word() -> None:
+    model = onnx_files.model([node("Relux", ["x"], ["y"])], {"x": [1]})
+
+    assert [scrubbed(model, *words).model.graph.node[0].op_type for words in ((), ("relux",))] == ["Relux", "scrubbed"]
 
 
 def test_external_data_is_placed_in_one_file() -> None:

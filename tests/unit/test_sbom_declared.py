@@ -42,6 +42,9 @@ def test_every_package_of_the_image_is_declared(pin: pins.Pin) -> None:
         ("zig/lib/include/stdint.h", "clang-headers", "Apache-2.0 WITH LLVM-exception"),
         ("zig/lib/libc/include/any-linux-any/linux/elf.h", "linux-headers", "GPL-2.0-only WITH Linux-syscall-note"),
         ("zig/lib/libc/musl/src/a.c", "zig-lib-libc-musl-src", ""),
+        ("zig/lib/libc/include/x86-linux-any/asm/auxvec.h", "linux-headers", "GPL-2.0-only WITH Linux-syscall-note"),
+        ("zig/lib/libc/include/generic-glibc/stdio.h", "zig-lib-libc-include-generic-glibc", ""),
+        ("zig/lib/libc/include/generic-musl/stdio.h", "zig-lib-libc-include-generic-musl", ""),
     ],
 )
 def test_a_source_belongs_to_the_group_of_its_longest_prefix(source: str, group: str, licence: str) -> None:
@@ -57,3 +60,5 @@ def test_names_are_those_of_purls() -> None:
 def test_the_recipe_covers_sources_and_libraries() -> None:
     assert source_digest() == source_digest()
     assert source_digest(libraries=LIBRARIES[:1]) != source_digest()
+    assert {"license-expression"} <= {*LIBRARIES}
+    assert {"rfc8785"} <= {*tools.PINNED}

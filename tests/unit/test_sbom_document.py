@@ -228,6 +228,28 @@ def test_sources_of_nobody_that_is_listed_have_no_licence(tmp_path: Path) -> Non
     assert cyclonedx.faults(json.dumps(bill)) == []
 
 
+def test_a_stranger_has_no_version_of_ours(tmp_path: Path) -> None:
+    sources = [Source(f"zig/lib/{name}", digest.of_bytes(b"x"), 3) for name in ("libc/musl/a.c", "std/mem.zig")]
+    names = tuple(source.name for source in sources)
+    made = Input("x.o", digest.of_bytes(b"o2"), 2, Origin.SOURCES, 2, (".text",), names)
+    links = planted("media-run", made, sources=tuple(sources))
+    bill = bill_of(bundles.compiled(tmp_path / "payload", TARGET, links=links))
+
+    stranger = component(bill, "group/zig/lib/libc/musl")
+    assert ("version" in stranger, stranger["purl"]) == (False, "pkg:generic/zig-lib-libc-musl")
+    assert component(bill, "group/zig/lib/std/")["version"] == "0.17.0"
+
+
+@pytest.mark.parametrize(
+    ("origin", "sources"),
+    [(Origin.SOURCES, ()), (Origin.MODEL, ("a.c",)), (Origin.UNKNOWN, ("a.c",))],
+)
+def test_an_object_whose_origin_and_sources_do_not_fit_is_refused(origin: Origin, sources: tuple[str, ...]) -> None:
+    with pytest.raises(FarmError) as caught:
+        Input("evil.o", digest.of_bytes(b"evil"), 4, origin, 4, (".text",), sources)
+    assert caught.value.code is Code.SCHEMA_MISMATCH
+
+
 def cut_links(folder: Path) -> None:
     (folder / "links.json").write_bytes(b"{}")
 
@@ -253,6 +275,11 @@ def config_without_tensors(folder: Path) -> None:
     (folder / "config.json").write_bytes(canonical.dumps({"model": {}}))
 
 
+def config_of_no_stages(folder: Path) -> None:
+    config = canonical.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_bytes(canonical.dumps({**config, "stages": 5}))
+
+
 def config_of_a_list(folder: Path) -> None:
     (folder / "config.json").write_bytes(b"[]")
 
@@ -265,8 +292,9 @@ def config_of_a_list(folder: Path) -> None:
         (links_of_nothing, "says nothing of kernels.so"),
         (unlisted_source, "does not list the source runtime/src/api.c"),
         (links_of_a_stranger, "names other.so, which is not there"),
-        (config_without_tensors, "has no model, inputs and outputs"),
-        (config_of_a_list, "has no model, inputs and outputs"),
+        (config_without_tensors, "has no model, inputs, outputs and stages"),
+        (config_of_no_stages, "has no model, inputs, outputs and stages"),
+        (config_of_a_list, "has no model, inputs, outputs and stages"),
     ],
 )
 def test_a_payload_whose_own_documents_are_none_is_refused(

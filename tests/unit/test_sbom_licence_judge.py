@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -126,7 +127,18 @@ def test_a_verdict_is_the_same_after_writing_and_reading() -> None:
 
 
 def waived(found: Finding, expires: str) -> Applied:
-    return Applied(digest.of_bytes(expires.encode()), "keyid", expires, "a macro's name", found.key, "{}")
+    return Applied(
+        digest.of_bytes(expires.encode()),
+        "keyid",
+        expires,
+        "a macro's name",
+        found.key,
+        "{}",
+        found.material,
+        found.file,
+        found.expression,
+        found.rule,
+    )
 
 
 def test_a_waiver_covers_its_finding_until_it_expires() -> None:
@@ -159,3 +171,47 @@ def test_of_two_waivers_the_one_that_lasts_longer_counts() -> None:
     verdict = judge(materials, scans, OWN, waivers=[waived(found, "2027-05-01"), waived(found, "2027-01-31")])
     assert verdict.expires == "2027-05-01"
     assert len(verdict.waivers) == 1
+
+
+CLS = Material("cls", "", "", Role.MODEL, "GPL-3.0-only", "--model-licence", (piece("weights.bin", b"1"),))
+WHEEL = Material("turbo", "1.0", "", Role.IMPORTED, "GPL-3.0-only", "", content=digest.of_bytes(b"wheel"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (CLS, replace(CLS, pieces=(piece("weights.bin", b"2"),))),
+        (replace(CLS, refused=True, licence=""), replace(CLS, refused=True, licence="", pieces=(piece("w", b"2"),))),
+        (WHEEL, replace(WHEEL, version="1.1")),
+        (WHEEL, replace(WHEEL, content=digest.of_bytes(b"another wheel"))),
+    ],
+    ids=["other weights of the model", "another object of that name", "a newer wheel", "another wheel of that name"],
+)
+def test_a_waiver_of_a_whole_material_covers_no_other_bytes_or_version(before: Material, after: Material) -> None:
+    (found,) = (item for item in judge([before], {}, OWN).findings if item.rule != judging.UNSCANNED)
+    waiver = waived(found, "2027-01-31")
+    covered = judge([before], {}, OWN, waivers=[waiver])
+    assert [item.finding for item in covered.waivers] == [found.key]
+    assert judge([after], {}, OWN, waivers=[waiver]).waivers == ()
+
+
+@pytest.mark.parametrize("field", ["material", "file", "expression", "rule"])
+def test_a_waiver_whose_words_are_not_those_of_its_finding_covers_nothing(field: str) -> None:
+    """Its signer read them, not the digest."""
+    source = piece("macro.c", b"#define GPL2")
+    materials, scans = [material("MIT", source)], {source.digest: scan(source, "GPL-2.0-only")}
+    waiver = waived(the_finding(judge(materials, scans, OWN)), "2027-01-31")
+    verdict = judge(materials, scans, OWN, waivers=[replace(waiver, **{field: "harmless"})])
+    assert (verdict.decision, verdict.waivers) == (Decision.DENY, ())
+
+
+def test_a_recorded_scan_that_is_no_expression_wants_a_review_of_its_file() -> None:
+    source = piece("zig/lib/libc/include/a.h", b"a")
+    broken = replace(scan(source, "MIT AND ()"), matches=(Match("MIT AND", "spdx-license-identifier-x", 1, 100),))
+    found = the_finding(judge([material("MIT", source)], {source.digest: broken}, OWN))
+    assert (found.decision, found.rule, found.file) == (Decision.REVIEW, judging.INVALID, source.name)
+
+
+def test_a_doubt_whether_it_is_what_was_used_wants_a_review() -> None:
+    found = the_finding(judge([replace(material("MIT"), doubt="it may be another")], {}, OWN))
+    assert (found.decision, found.rule, found.reason) == (Decision.REVIEW, judging.UNSURE, "it may be another")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from sbom.licence import packages
 from sbom.licence.packages import Claim
+
+MIT = "Classifier: License :: OSI Approved :: MIT License"
+EUPL = "Classifier: License :: OSI Approved :: European Union Public Licence 1.2 (EUPL 1.2)"
 
 
 def metadata(*lines: str) -> bytes:
@@ -31,7 +35,16 @@ def metadata(*lines: str) -> bytes:
         (("License: MIT",), "MIT"),
         (("License: Some licence of ours",), ""),
         (("Classifier: License :: OSI Approved :: BSD License",), ""),
-        (("License-Expression: MIT AND AND",), ""),
+        (("License-Expression: MIT AND AND",), "MIT AND AND"),
+        (("License-Expression: GPL-3.0-only AND", MIT), "GPL-3.0-only AND"),
+        ((MIT, EUPL), "LicenseRef-classifier-European-Union-Public-Licence-1-2-EUPL-1-2 AND MIT"),
+        ((EUPL,), ""),
+        (("License: GPL-3.0-only", MIT), "GPL-3.0-only AND MIT"),
+        (
+            ("License: GPL-3.0-only", EUPL.replace("European", "Other")),
+            "GPL-3.0-only AND LicenseRef-classifier-Other-Union-Public-Licence-1-2-EUPL-1-2",
+        ),
+        (("License: Some licence of ours", MIT), "MIT"),
         ((), ""),
     ],
 )
@@ -55,6 +68,20 @@ def test_a_damaged_wheel_claims_nothing(tmp_path: Path) -> None:
     wheel.write_bytes(b"PK\x03\x04 nothing")
     assert packages.of_wheel(wheel) == packages.NOTHING
     assert packages.of_wheel(tmp_path / "missing.whl") == packages.NOTHING
+
+
+def test_a_classifier_that_means_no_single_licence_is_told() -> None:
+    assert packages.of_metadata(metadata(EUPL)).note.startswith("its classifier 'European Union Public Licence 1.2")
+
+
+def test_an_expression_that_is_none_is_kept_for_the_judge_beside_the_table() -> None:
+    assert packages.both("MIT", "the table", Claim("GPL-3.0-only AND", "its metadata"))[0] == "GPL-3.0-only AND"
+
+
+def test_metadata_of_another_version_say_nothing() -> None:
+    installed = version("onnx")
+    assert packages.of_installed("onnx", installed).licence == "Apache-2.0"
+    assert packages.of_installed("onnx", f"{installed}.post1") == packages.NOTHING
 
 
 def test_table_and_own_claim_count_both_where_they_differ() -> None:

@@ -69,7 +69,9 @@ def test_and_takes_the_worst_part_and_or_the_best(text: str, decision: Decision,
     assert (ruling.decision, ruling.licence) == (decision, about)
 
 
-@pytest.mark.parametrize("text", ["", "MIT AND", "MIT (", "a/b", "MIT AND AND GPL-2.0-only"])
+@pytest.mark.parametrize(
+    "text", ["", "MIT AND", "MIT (", "a/b", "MIT AND AND GPL-2.0-only", "()", "MIT AND ()", "(" * 5000]
+)
 def test_what_is_no_expression_has_a_code(text: str) -> None:
     with pytest.raises(FarmError) as caught:
         policy.own().of(text, Role.LINKED)
@@ -94,6 +96,11 @@ def _document(**changes: Any) -> dict[str, Any]:
         ({"linked": {"forbid": []}}, "linked is no table"),
         ({"linked": {"allow": "MIT"}}, "linked.allow is no list"),
         ({"linked": {"allow": ["MIT"], "deny": ["MIT"]}}, "'MIT' twice"),
+        ({"linked": {"allow": ["GPL-3.0-only"], "deny": ["GPL-3.0"]}}, "'GPL-3.0' twice"),
+        ({"linked": {"allow": ["GPL-*"], "deny": ["gpl-*"]}}, "'gpl-*' twice"),
+        ({"linked": {"allow": ["MIT OR ISC"]}}, "'MIT OR ISC', which is more than one licence"),
+        ({"linked": {"deny": ["GPL-* and MIT"]}}, "'GPL-* and MIT', which is more than one licence"),
+        ({"linked": {"deny": ["MIT ("]}}, "'MIT (': "),
         ({"linked": {"allow": ["Appache-2.0"]}}, "'Appache-2.0', which SPDX does not list"),
     ],
 )
@@ -102,6 +109,21 @@ def test_a_faulty_policy_is_refused_with_its_place(changes: dict[str, Any], why:
         policy.parse(_document(**changes), "mine.toml")
     assert caught.value.code is Code.LICENCE_POLICY_INVALID
     assert why in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("spelt", "licence"),
+    [
+        ("GPL-3.0", "GPL-3.0-only"),
+        ("gpl-3.0-only", "GPL-3.0-only"),
+        ("GPL-3.0+", "GPL-3.0-or-later"),
+        ("gpl-*", "GPL-2.0-only"),
+        ("apache-2.0 with llvm-exception", "Apache-2.0 WITH LLVM-exception"),
+    ],
+)
+def test_a_licence_in_another_spelling_is_the_same_licence(spelt: str, licence: str) -> None:
+    found = policy.parse(_document(linked={"deny": [spelt]}), "mine.toml")
+    assert found.of(licence, Role.LINKED).decision is Decision.DENY
 
 
 def test_the_digest_of_a_policy_is_that_of_its_meaning() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,40 @@ def test_a_file_that_ends_the_scanner_is_found_and_the_others_are_scanned(tmp_pa
     bad = found.pop(digest.of_bytes(word.encode()))
     assert bad.outcome is Outcome.FAILED
     assert {one.expression for one in found.values()} == {"GPL-3.0-only"}
+
+
+def test_a_scanner_that_does_not_even_scan_an_empty_file_is_not_asked_again(tmp_path: Path) -> None:
+    paths = write(tmp_path, **{f"f{number}": b"%d" % number for number in range(50)})
+    broken = replace(tools(tmp_path), environment={"SEEN": str(tmp_path / "seen"), "BROKEN": "yes"})
+    with pytest.raises(FarmError) as caught:
+        scans.scan(paths, broken, Results(tmp_path / "kept", IDENTITY), tmp_path)
+    assert caught.value.code is Code.SCAN_FAILED
+    assert caught.value.why == "on an empty file too: ScanCode ended with status 3"
+    assert [len(names) for names in runs(tmp_path)] == [50, 1]
+
+
+def test_a_whole_scan_has_an_end_whatever_its_files_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "_WHOLE", 0)
+    found = scans.scan(write(tmp_path, a=b"a"), tools(tmp_path), Results(tmp_path / "kept", IDENTITY), tmp_path)
+    (one,) = found.values()
+    assert (one.outcome, runs(tmp_path)) == (Outcome.TIMEOUT, [])
+    assert one.why.startswith("the whole scan took longer than")
+
+
+def test_a_scan_that_is_broken_off_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write(tmp_path, **{f"f{number}": b"GPL %d" % number for number in range(3)})
+    kept, real = Results(tmp_path / "kept", IDENTITY), scans._run
+
+    def stopped(*given: Any) -> Any:
+        if len(runs(tmp_path)) == 2:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(scans, "_AT_ONCE", 1)
+    monkeypatch.setattr(scans, "_run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        scans.scan(paths, tools(tmp_path), kept, tmp_path)
+    assert set(scans.known(paths, kept)) == set(sorted(paths)[:2])
 
 
 @pytest.mark.slow

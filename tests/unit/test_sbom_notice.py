@@ -30,6 +30,12 @@ def test_every_group_is_named_with_owner_licence_and_text() -> None:
     assert "As an exception, if, as a result of your compiling" in texts
 
 
+def test_what_zigs_own_helpers_took_from_others_is_passed_on() -> None:
+    text = notice.text(links("zig/lib/compiler_rt/trig.zig")).decode()
+    for owner in ("Copyright © 2005-2020 Rich Felker, et al.", "1993,2004 Sun Microsystems", "Copyright (c) Zig"):
+        assert owner in text
+
+
 def test_the_order_of_sources_means_nothing_and_unused_ones_are_not_named() -> None:
     names = ("zig/lib/std/mem.zig", "runtime/src/api.c")
     unused = Source("zig/lib/include/stdint.h", digest.of_bytes(b"x"), 1)

@@ -7,13 +7,14 @@ and inputs keep their places: "node 5" of an error is node 5 of the file that wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 
 from kernelc.frontend.binding import ANONYMOUS
+from kernelc.frontend.scrub import public
 from kernelc.frontend.scrub.rules import REPLACEMENT, interface_name
 from kernelc.frontend.scrub.secrets import Secrets
 from kernelc.frontend.scrub.tensors import Range, TensorScrubber
@@ -76,7 +77,7 @@ class _Scrubber:
         used = {_domain(node.domain) for node in old.graph.node}
         for entry in old.opset_import:
             if entry.domain in ("", "ai.onnx") or entry.domain in used:
-                new.opset_import.add(domain=self._word(entry.domain), version=entry.version)
+                new.opset_import.add(domain=_public(public.DOMAINS, entry.domain), version=entry.version)
         self._graph(old.graph, new.graph)
         return Scrubbed(new, _removed(old, new), tuple(self._names.renamed), self._tensors.ranges)
 
@@ -96,9 +97,9 @@ class _Scrubber:
             self._value(info, new.output.add())
 
     def _node(self, index: int, old: onnx.NodeProto, new: onnx.NodeProto) -> None:
-        new.op_type = self._word(old.op_type)
+        new.op_type = self._operator(old.op_type)
         if old.domain:
-            new.domain = self._word(old.domain)
+            new.domain = _public(public.DOMAINS, old.domain)
         new.input.extend(self._names.of(name, "v") for name in old.input)
         new.output.extend(self._names.of(name, "v") for name in old.output)
         for attribute in old.attribute:
@@ -106,7 +107,7 @@ class _Scrubber:
 
     def _attribute(self, old: onnx.AttributeProto, new: onnx.AttributeProto, what: str) -> None:
         """Attributes of other kinds keep their name and kind alone: the importer refuses them by these."""
-        new.name, new.type = self._word(old.name), old.type
+        new.name, new.type = _public(public.attributes(), old.name), old.type
         if old.ref_attr_name:
             new.ref_attr_name = REPLACEMENT
         if old.type in _PLAIN:
@@ -134,8 +135,10 @@ class _Scrubber:
             elif size.dim_param not in ANONYMOUS:
                 made.dim_param = self._sizes.setdefault(size.dim_param, f"d{len(self._sizes)}")
 
-    def _word(self, text: str) -> str:
-        return REPLACEMENT if self._secrets.found(text) else text
+    def _operator(self, name: str) -> str:
+        """A misspelt operator keeps its name, so that the importer can say which one was meant."""
+        kept = name in public.operators() or (public.is_misspelt(name) and not self._secrets.found(name))
+        return name if kept else REPLACEMENT
 
 
 class _Names:
@@ -180,6 +183,10 @@ _KINDS = {
     "producer_name": "producer",
     "producer_version": "producer",
 }
+
+
+def _public(names: Collection[str], name: str) -> str:
+    return name if name in names else REPLACEMENT
 
 
 def _domain(domain: str) -> str:

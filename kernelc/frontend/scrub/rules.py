@@ -17,8 +17,8 @@ RULES: Sequence[tuple[str, str]] = (
                         "a page or a listed word: then they are numbered as scrubbed_input_N and scrubbed_output_N."),
     ("attribute-texts", "Text attributes stay where they are one of the words that operators take, else they become "
                         "the word scrubbed."),
-    ("unknown-words", "Names of operators, attributes and domains that hold what an interface name may not hold "
-                      "become the word scrubbed."),
+    ("unknown-words", "Names of operators, attributes and domains that ONNX does not define become the word scrubbed; "
+                      "a misspelt operator stays unless it holds what an interface name may not hold."),
     ("external-data", "External data is packed into one file that holds the bytes in use and nothing else."),
 )  # fmt: skip
 """Name and effect of each rule. No rule may depend on a machine, and none may tell a listed word."""
