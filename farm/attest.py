@@ -35,9 +35,11 @@ def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
     """Sign the statements about the bundle in `root` and add them; returns how many were not there yet.
 
     All or nothing: the bundle is staged beside `root`, its statements verified, and renamed. One caller at a time.
+    Where `root` is a link, the bundle that it leads to gets them, and the link stays.
     Raises `FarmError` for a bundle that does not verify under the signer's key, SIGNER_* when it refuses, class
     ENVIRONMENT of the disk.
     """
+    root = root.resolve()
     view = oci_bundle.read(root).require()
     present = {_open(view, item.envelope, signer.public) for item in view.attestations}
     wanted = [item for item in statements if item.encode() not in present]
