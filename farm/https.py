@@ -1,4 +1,4 @@
-"""HTTPS with certificates of the farm's own authority; the only module that imports `requests`.
+"""HTTPS with certificates of the farm's own authority; the only module of this room that imports `requests`.
 
 The other side must show a certificate for a role's name (`farm.gate.authority`), whatever its address; nothing of the
 system's trust store, proxies or redirects counts.
