@@ -38,6 +38,8 @@ STATE = bar.FOLDER / "A2"
 TARGETS = target.names()
 MODELS = tuple(model.name for model in models.MODELS)
 REPEATS = 5
+WALL_S = 7200.0
+"""For one command: a bar is not decided by a busy machine."""
 
 
 @dataclass(slots=True)
@@ -249,7 +251,7 @@ def main(names: list[str]) -> int:
     if not names:
         shutil.rmtree(STATE, ignore_errors=True)
     STATE.mkdir(parents=True, exist_ok=True)
-    bench = Bench(Product(STATE / "home").with_key())
+    bench = Bench(Product(STATE / "home", wall_s=WALL_S).with_key())
     return bar.measure("A2", names, {name: partial(measure, bench) for name, measure in MEASURES.items()})
 
 

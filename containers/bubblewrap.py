@@ -67,15 +67,7 @@ class BubblewrapRunner:
         del tag  # the sandbox dies with this process
         bounds = limits or Limits()
         out_dir = sealed.prepare(scratch, objects)
-        read = runner.line_reader(on_progress)
-        peaks: list[int] = []
-
-        def on_line(line: str) -> None:
-            peak = sealed.peak_of(line)
-            if peak is not None:
-                peaks.append(peak)
-            elif read is not None:
-                read(line)
+        lines = sealed.Lines(on_progress)
 
         def on_look(launcher: int) -> None:
             runner.require_output(out_dir, bounds)
@@ -90,16 +82,14 @@ class BubblewrapRunner:
             address_space=bounds.address_space,
             file_size=bounds.file_size,
             log_path=log_path,
-            on_line=on_line,
+            on_line=lines,
             on_look=on_look,
             look_s=runner.LOOK_S,
         )
         ended = (
             raw
             if raw.status is None
-            else sealed.ended(
-                raw.status, timed_out=raw.timed_out, max_rss_bytes=peaks[-1] if peaks else raw.max_rss_bytes
-            )
+            else sealed.ended(raw.status, timed_out=raw.timed_out, max_rss_bytes=lines.peak or raw.max_rss_bytes)
         )
         if not ended.ok:
             raise runner.failure(ended, out_dir, runner.tail(log_path), bounds)

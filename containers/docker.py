@@ -268,21 +268,12 @@ def _run(
     container: Any, limits: Limits, out_dir: Path, write: Callable[[bytes], None], on_progress: OnProgress | None
 ) -> tuple[ChildResult, bool]:
     """Start a container and stay until it ends; how it ended, and whether for want of memory."""
-    read = runner.line_reader(on_progress)
-    peaks = [0]
-
-    def on_line(line: str) -> None:
-        peak = sealed.peak_of(line)
-        if peak is not None:
-            peaks.append(peak)
-        elif read is not None:
-            read(line)
-
+    lines = sealed.Lines(on_progress)
     try:
         raw = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
         with contextlib.closing(raw):
             container.start()
-            timed_out = _pump(raw._sock, limits, out_dir, write, child.LineCutter(on_line))
+            timed_out = _pump(raw._sock, limits, out_dir, write, child.LineCutter(lines))
         if timed_out:
             with contextlib.suppress(APIError):  # it has just ended by itself
                 container.kill()
@@ -293,7 +284,7 @@ def _run(
         raise lost(reason) from reason
     if status == _inside.LOST and not timed_out:
         raise lost("the engine no longer brought the worker's signs of life into it")
-    return sealed.ended(status, timed_out=timed_out, max_rss_bytes=peaks[-1]), memory
+    return sealed.ended(status, timed_out=timed_out, max_rss_bytes=lines.peak), memory
 
 
 def _converse(container: Any) -> int:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from containers import process, runner, seccomp
-from containers.image import code
-from containers.runner import Limits
+from containers.runner import Limits, OnProgress
 from kernelfarm import canonical, files
 from kernelfarm import objects as object_files
 from kernelfarm.child import ChildResult
@@ -27,10 +26,13 @@ from kernelfarm.nouns import Execution
 USER = 65534
 """User and group of a compile ("nobody"), where the farm's own user is root."""
 HOST_NAME = "builder"
-CODE = code.MOUNTED
+CODE = "/farm/code"
+"""Where a sandbox sees the farm's own code, and Python finds it (PYTHONPATH)."""
+BYTECODE = f"{CODE}/.bytecode"
+"""Where it finds the byte code (PYTHONPYCACHEPREFIX)."""
 IN, OUT, TEMPORARY = "/in", "/out", "/tmp"
 OBJECTS = f"{IN}/{object_files.FOLDER}"
-_BYTECODE = {"PYTHONPYCACHEPREFIX": code.PREFIX, "PYTHONDONTWRITEBYTECODE": "1"}
+_BYTECODE = {"PYTHONPYCACHEPREFIX": BYTECODE, "PYTHONDONTWRITEBYTECODE": "1"}
 """Byte code is read where it was made with the image; nothing could be written there."""
 _BEYOND_S = 30
 """Seconds that the clock inside a sandbox runs longer than the runner's."""
@@ -114,7 +116,7 @@ def command(
         "-I",
         "-S",
         "-X",
-        f"pycache_prefix={code.PREFIX}",
+        f"pycache_prefix={BYTECODE}",
         "-c",
         _inside(),
         json.dumps(spec, sort_keys=True),
@@ -131,6 +133,21 @@ def ended(status: int, *, timed_out: bool, max_rss_bytes: int) -> ChildResult:
     if status > _SIGNALLED:
         return ChildResult(None, status - _SIGNALLED, timed_out, max_rss_bytes)
     return ChildResult(status, None, timed_out, max_rss_bytes)
+
+
+class Lines:
+    """Takes the lines that a sandbox says: a compile's progress, and last what it took (`peak`, bytes; 0: not said)."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._read = runner.line_reader(on_progress)
+        self.peak = 0
+
+    def __call__(self, line: str) -> None:
+        peak = peak_of(line)
+        if peak is not None:
+            self.peak = peak
+        elif self._read is not None:
+            self._read(line)
 
 
 def peak_of(line: str) -> int | None:

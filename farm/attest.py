@@ -38,9 +38,11 @@ def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
 
     Of a licence verdict a payload has one: a new one takes the place of the old one.
     All or nothing: the bundle is staged beside `root`, its statements verified, and renamed. One caller at a time.
+    Where `root` is a link, the bundle that it leads to gets them, and the link stays.
     Raises `FarmError` for a bundle that does not verify under the signer's key, SIGNER_* when it refuses, class
     ENVIRONMENT of the disk.
     """
+    root = root.resolve()
     view = oci_bundle.read(root).require()
     present = {_open(view, item.envelope, signer.public) for item in view.attestations}
     wanted = [item for item in statements if item.encode() not in present]

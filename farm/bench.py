@@ -194,7 +194,7 @@ def _measure(work: Path) -> Mapping[str, Any]:
     ended = child.run_limited(argv, env=reference.environment(work), cwd=work, log_path=work / "log", **LIMITS)
     if not ended.ok:
         how = f"signal {ended.signal}" if ended.signal else f"status {ended.status}"
-        said = reference.last_line(work / "log")
+        said = files.last_line(work / "log")
         raise FarmError(
             Code.DEVICE_RUN_FAILED, f"the measuring process ended by {how}", said, "Run `farm check` first."
         )

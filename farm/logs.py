@@ -37,6 +37,18 @@ def keep_earlier(runs: Runs, store: ContentStore, logs: Path, lease: Lease) -> N
             keep(runs, store, logs, replace(lease, fencing=attempt.fencing))
 
 
+def try_keep(runs: Runs, store: ContentStore, logs: Path, lease: Lease) -> None:
+    """As `keep`; a log that cannot be kept stops no run, its file is there."""
+    with contextlib.suppress(FarmError):
+        keep(runs, store, logs, lease)
+
+
+def try_keep_earlier(runs: Runs, store: ContentStore, logs: Path, lease: Lease) -> None:
+    """As `keep_earlier` and `try_keep`."""
+    with contextlib.suppress(FarmError):
+        keep_earlier(runs, store, logs, lease)
+
+
 def keep_of(runs: Runs, store: ContentStore, logs: Path, worker: str, ids: Sequence[int]) -> None:
     """As `keep`, for what a worker process that died left of the runs `ids`. A log that cannot be kept is left."""
     with contextlib.suppress(FarmError):
@@ -49,19 +61,16 @@ def keep_of(runs: Runs, store: ContentStore, logs: Path, worker: str, ids: Seque
 def keeping(runs: Runs, store: ContentStore, logs: Path) -> Surround:
     """A `Surround` for a worker that shares the farm's disk: afterwards, however the compile ended, its log is kept.
 
-    It is kept before the run counts as ended: who waited for that may then stop the worker. A log that cannot be kept
-    stops no run; its file is there.
+    It is kept before the run counts as ended: who waited for that may then stop the worker.
     """
 
     @contextlib.contextmanager
     def surround(lease: Lease, job: Job, log: Path) -> Iterator[None]:
         del job, log
-        with contextlib.suppress(FarmError):
-            keep_earlier(runs, store, logs, lease)
+        try_keep_earlier(runs, store, logs, lease)
         try:
             yield
         finally:
-            with contextlib.suppress(FarmError):
-                keep(runs, store, logs, lease)
+            try_keep(runs, store, logs, lease)
 
     return surround

@@ -122,7 +122,7 @@ def _call(ready: Runnable, words: Sequence[str], work: Path, what: str) -> None:
         file_size=FILE_SIZE,
         log_path=log,
     )
-    said = reference.last_line(log)
+    said = files.last_line(log)
     if ended.status == REFUSED:
         raise NotRunnableError(said.removeprefix("media-run: "))
     if not ended.ok:

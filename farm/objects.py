@@ -112,7 +112,7 @@ def _held(path: Path, machine: str) -> Entry | None:
 
 def _clear(path: Path) -> None:
     """Remove a file, or a folder that stands where a file should; a link is removed itself."""
-    if path.is_dir() and not path.is_symlink():
+    if path.is_dir():
         files.remove_tree(path)
     else:
         path.unlink(missing_ok=True)

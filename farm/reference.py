@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from farm.agreement import Array
-from kernelfarm import canonical, child
+from kernelfarm import canonical, child, files
 from kernelfarm.errors import Code, FarmError
 
 CPU_SECONDS = 300
@@ -126,15 +126,9 @@ def _call(request: Mapping[str, Any], work: Path) -> None:
         raise FarmError(
             Code.REFERENCE_FAILED,
             "onnxruntime could not run the model" if request["do"] == "run" else "a tensor file could not be read",
-            last_line(log),
+            files.last_line(log),
             "Check the model and the shapes with onnxruntime itself.",
         )
-
-
-def last_line(log: Path) -> str:
-    """The last line of a child's log that says something, cut to 400 characters; empty when there is none."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
-    return next((line.strip()[:400] for line in reversed(lines) if line.strip()), "")
 
 
 def _float32(path: Path, name: str) -> Array:

@@ -18,7 +18,7 @@ from functools import cache as cache_once
 from functools import partial
 from typing import TYPE_CHECKING
 
-from farm import cache, logs, runners
+from farm import cache, hands, logs, runners
 from farm.actions import Job
 from farm.config import Config
 from farm.ledger import rules
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 WORKER = (sys.executable, "-I", "-m", "farm.worker")
 ALONE = "no-cache"
 """Salt of a run that takes nothing from any cache, nor joins a run that may."""
-_FUTILE_LIMIT = 3
-"""Workers that may end in a row without having done anything, before a build gives up."""
-_PATIENCE_S = 10.0
-"""What a worker gets to give its run back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +223,7 @@ class _Crew:
         self._farm = farm
         self._settings = farm.settings
         self._argv = farm.worker
+        self._log = farm.settings.home.worker_log
         self._limit = limit
         self._cores = max(1, cores() // min(limit, len(runs)))
         self._alive: dict[str, _Hand] = {}
@@ -240,7 +237,7 @@ class _Crew:
             hand.process.terminate()
         for hand in self._alive.values():
             try:
-                hand.process.wait(timeout=_PATIENCE_S)
+                hand.process.wait(timeout=hands.PATIENCE_S)
             except subprocess.TimeoutExpired:
                 hand.process.kill()
                 hand.process.wait()
@@ -263,8 +260,8 @@ class _Crew:
                 logs.keep_of(farm.ledger.runs, farm.store, farm.settings.home.logs, name, self.runs)
             worked = status == 0 or takings > hand.takings
             self._futile = 0 if worked else self._futile + 1
-            if self._futile >= _FUTILE_LIMIT:
-                raise self._failed(name, status)
+            if self._futile >= hands.FUTILE_LIMIT:
+                raise hands.futile(self._log, name, status)
         for name in rules.stuck(statuses, now, self._alive, self._settings.beat_s):
             self._alive[name].process.kill()
         for _ in range(rules.workers_wanted(statuses, now, self._alive, self._limit, self._settings.lease_s)):
@@ -272,35 +269,8 @@ class _Crew:
 
     def _start(self, takings: int) -> None:
         name = f"local-{os.getpid()}-{secrets.token_hex(4)}"
-        argv = [*self._argv, "--name", name, "--cores", str(self._cores), "--parent", str(os.getpid())]
-        log = self._settings.home.logs / "workers.log"
-        with files.coded("a worker could not be started", log), log.open("ab") as stream:
-            process = subprocess.Popen(
-                [*argv, *map(str, self.runs)],
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,  # ctrl-C reaches the build alone, which then stops its workers in order
-            )
+        process = hands.start(self._argv, name, self._cores, self._log, self.runs)
         self._alive[name] = _Hand(process, takings)
-
-    def _failed(self, name: str, status: int) -> FarmError:
-        log = self._settings.home.logs / "workers.log"
-        return FarmError(
-            Code.WORKER_FAILED,
-            f"{_FUTILE_LIMIT} workers in a row could not work",
-            f"the last one, {name}, ended with status {status}: {last_line(log)}",
-            f"See {log}, or run `farm doctor`.",
-            detail={"file": str(log)},
-        )
-
-
-def last_line(log: os.PathLike[str]) -> str:
-    """The last line of a log file that says something."""
-    with contextlib.suppress(OSError), open(log, "rb") as stream:  # noqa: PTH123
-        lines = stream.read().decode("utf-8", "replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
-    return "it said nothing"
 
 
 def cores() -> int:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from farm import logs, reconcile, runners
+from farm import hands, logs, reconcile, runners
 from farm.config import Config
 from farm.hands import Hand, Hands
 from farm.ledger import rules
@@ -26,16 +26,12 @@ from farm.ledger.ledger import Ledger
 from farm.ledger.nouns import RunRow, Seat
 from farm.queue import Broker, Consumer, NotNow
 from farm.reconcile import Rounds
-from farm.scheduler import WORKER, cores, last_line, session
+from farm.scheduler import WORKER, cores, session
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.store import ContentStore
 
-_FUTILE_LIMIT = 3
-"""Worker processes that may end in a row without having taken their run, before the station gives up."""
 _SEEN_S = 5.0
-_PATIENCE_S = 10.0
-"""What a worker process gets to give its run back."""
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Say = Callable[[str], None]
@@ -75,7 +71,7 @@ class Station:
         self._draining = False
         self._giving_back = False
         self._seen_at = -_SEEN_S
-        log = self.settings.home.logs / "workers.log"
+        log = self.settings.home.worker_log
         self._hands = Hands(self.argv, self.name, max(1, cores() // self.slots), log)
         self._consumer = Consumer(self.broker, self.work, slots=self.slots, name=self.name)
 
@@ -132,7 +128,7 @@ class Station:
             self._sweep()
             home = self.settings.home
             logs.keep_of(self.ledger.runs, ContentStore(home.store), home.logs, hand.name, runs)
-        self._judge(status, self._takings(rows) > before or not self._takable(rows))
+        self._judge(hand.name, status, self._takings(rows) > before or not self._takable(rows))
 
     def _wait(self, hand: Hand, runs: Sequence[int]) -> int:
         """Wait for a worker process; one that lets its lease run out, or does not give its run back, is killed."""
@@ -144,7 +140,7 @@ class Station:
             try:
                 return hand.process.wait(timeout=min(1.0, self.settings.beat_s))
             except subprocess.TimeoutExpired:
-                late = told_at is not None and time.monotonic() > told_at + _PATIENCE_S
+                late = told_at is not None and time.monotonic() > told_at + hands.PATIENCE_S
                 if late or self._is_stuck(hand.name, runs):
                     hand.process.kill()
 
@@ -162,19 +158,12 @@ class Station:
     def _takings(self, rows: Sequence[RunRow]) -> int:
         return sum(row.status.fencing for row in rows)
 
-    def _judge(self, status: int, worked: bool) -> None:
+    def _judge(self, name: str, status: int, worked: bool) -> None:
         with self._lock:
             self._futile = 0 if worked or self._giving_back else self._futile + 1
-            if self._futile < _FUTILE_LIMIT:
+            if self._futile < hands.FUTILE_LIMIT:
                 return
-            log = self.settings.home.logs / "workers.log"
-            self._failure = FarmError(
-                Code.WORKER_FAILED,
-                f"{_FUTILE_LIMIT} workers in a row could not work",
-                f"the last one ended with status {status}: {last_line(log)}",
-                f"See {log}, or run `farm doctor`.",
-                detail={"file": str(log)},
-            )
+            self._failure = hands.futile(self.settings.home.worker_log, name, status)
         self._drain()
 
     def _round(self) -> None:

@@ -235,17 +235,17 @@ def run_process(arguments: Sequence[str] | None = None, *, runner: Runner | None
     die_with(options.parent)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
-    signal.signal(signal.SIGUSR1, _drop)
+    signal.signal(signal.SIGUSR1, drop)
     os.umask(0o022)
     main_thread = threading.main_thread().ident
     assert main_thread is not None
     try:
-        runs = options.runs or [int(word) for word in sys.stdin.readline().split()]
-        if not runs:  # the station ends
-            return int(Status.DONE)
         settings = config.load()
         runners.sweep(settings.home)
         files.sweep(settings.home.cache)
+        runs = options.runs or [int(word) for word in sys.stdin.readline().split()]  # a spare has done all above by now
+        if not runs:  # the station ends
+            return int(Status.DONE)
         with opened(settings.ledger) as ledger:
             store = ContentStore(settings.home.store)
             interrupt = partial(signal.pthread_kill, main_thread, signal.SIGUSR1)
@@ -284,7 +284,8 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _drop(number: int, frame: FrameType | None) -> NoReturn:
+def drop(number: int, frame: FrameType | None) -> NoReturn:
+    """The handler of the signal by which a heart ends a compile."""
     del number, frame
     raise LeaseGone
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO, NewType
+from typing import IO, NewType
 
 from kernelfarm.errors import Code, FarmError
 
@@ -22,7 +22,7 @@ def of_bytes(data: bytes | bytearray | memoryview) -> Digest:
     return Digest(PREFIX + hashlib.sha256(data).hexdigest())
 
 
-def of_stream(stream: BinaryIO) -> Digest:
+def of_stream(stream: IO[bytes]) -> Digest:
     """Digest of what a binary stream still holds, read in pieces of 1 MiB."""
     state = hashlib.sha256()
     while chunk := stream.read(_CHUNK):

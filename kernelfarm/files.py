@@ -196,12 +196,25 @@ def is_owned(path: Path) -> bool:
     return False
 
 
+def last_line(log: Path) -> str:
+    """The last line of a log that says something, cut to 400 characters; empty when there is none to be read."""
+    with contextlib.suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.strip()[:400] for line in reversed(lines) if line.strip()), "")
+    return ""
+
+
 def remove_tree(path: Path) -> None:
     """Remove a folder and all it holds, also where a folder inside lacks permissions; a missing one is fine.
+
+    A link is removed itself, never what it leads to.
 
     Works at any depth, where recursion, open folders and the lengths of paths would end: what lies deeper is moved up.
     """
     with contextlib.suppress(FileNotFoundError):
+        if path.is_symlink():
+            path.unlink()
+            return
         path.chmod(0o700)
         while entries := _entries(path):
             for entry in entries:

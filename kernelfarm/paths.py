@@ -52,6 +52,11 @@ class Home:
         return self.root / "logs"
 
     @property
+    def worker_log(self) -> Path:
+        """What worker processes say of themselves."""
+        return self.logs / "workers.log"
+
+    @property
     def cache(self) -> Path:
         """What may be deleted at any moment."""
         return self.root / "cache"

@@ -15,7 +15,7 @@ from importlib import util
 from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
-from toolchains import emulator, reach
+from toolchains import emulator, flow, reach
 from toolchains.instructions import CLASSES, READERS, Reader
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
@@ -23,7 +23,8 @@ from toolchains.target import Target
 
 DEBIAN_VERSION = "19.1.7"
 _DEBIAN_FOLDER = "usr/lib/llvm-19/bin"
-_LINE = re.compile(r"^\s*([0-9a-f]+):\s+(\S.*)$")
+_LINE = re.compile(r"^\s*([0-9a-f]+):\s+(?!file format )(\S.*)$")
+"""Not the head line, which begins with the file's name: that of a blob looks like an address."""
 _COMMENT = re.compile(r"\s*(#\s|//|@ ).*$")
 
 
@@ -168,10 +169,13 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
         found = {at: instruction for at, instruction in found.items() if at in reached}
     widest = Counter[str]()
     indirect, undecoded, forms = [], [*missing], dict[str, tuple[str, int]]()
+    landed = flow.landings(found, entries or ()) if machine == "riscv64" else frozenset[int]()
     for address, instruction in found.items():
         if "<unknown>" in instruction:
             undecoded.append(address)
             continue
+        if address in landed:  # what stands before it may not have run
+            reader.step("")
         if reader.indirect(instruction):
             indirect.append(Branch(address, instruction))
         reader.step(instruction)
@@ -207,8 +211,3 @@ def form(instruction: str) -> str:
     if "0x" not in instruction and "mm" not in instruction:
         return instruction.split(" <")[0]
     return _NUMBER.sub("", instruction.split(" <")[0])
-
-
-def vector_registers(path: Path, machine: str) -> dict[str, int]:
-    """Instructions by the widest register class they use, such as {"ymm": 1200, "zmm": 9}."""
-    return {use.register_class: use.instructions for use in scan(path, machine).vectors}

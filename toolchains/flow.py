@@ -143,6 +143,17 @@ def _far(previous: str, text: str, at: int) -> tuple[int, bool] | None:
     return (at - 4 + (high - (1 << 32) if high >> 31 else high) + low, jump[1] == "jalr")
 
 
+def is_far(previous: str, text: str) -> bool:
+    """Whether two RISC-V instructions, one behind the other, are a branch to a fixed address far away."""
+    return _far(previous, text, 0) is not None
+
+
+def landings(texts: Mapping[int, str], entries: Iterable[int]) -> frozenset[int]:
+    """Where RISC-V's control may come from elsewhere than the instruction before: entries, targets of branches."""
+    found = steps(units(texts, "riscv64"), "riscv64")
+    return frozenset(entries) | {to for step in found.values() for to in (*step.jumps, *step.calls)}
+
+
 def follow(steps: Mapping[int, Step], entries: Iterable[int]) -> Flow:
     """What can run when control enters at `entries`, given the step of every instruction."""
     seen: dict[int, set[int]] = {}

@@ -124,21 +124,26 @@ def report(target: Target, facts: Facts) -> Report:
 def require(target: Target, facts: Facts) -> Report:
     """The report when every required property holds; else HARDENING_MISSING names property, function and offset."""
     found = report(target, facts)
-    for finding in found.findings:
+    require_all(found.findings, f"kernels for {target.name} lack", {"target": target.name})
+    return found
+
+
+def require_all(findings: Iterable[Finding], lacking: str, detail: Mapping[str, Any]) -> None:
+    """Raise HARDENING_MISSING for the first finding that does not hold; `lacking` begins what the error says."""
+    for finding in findings:
         if not finding.holds:
+            place = f" in {finding.function}" if finding.function else ""
             raise FarmError(
                 Code.HARDENING_MISSING,
-                f"kernels for {target.name} lack {finding.property.value}"
-                + (f" in {finding.function}" if finding.function else ""),
+                f"{lacking} {finding.property.value}{place}",
                 finding.evidence,
                 detail={
+                    **detail,
                     "property": finding.property.value,
                     "function": finding.function,
                     "offset": finding.offset,
-                    "target": target.name,
                 },
             )
-    return found
 
 
 def fnv1a(symbol: str) -> int:

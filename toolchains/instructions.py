@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from toolchains import flow
+
 
 @dataclass(slots=True)
 class Reader:
@@ -28,7 +30,7 @@ class Reader:
     def indirect(self, text: str) -> bool:
         """Whether the instruction jumps or calls through a register or memory; a return does not count."""
         found = self.branch.search(text) is not None and not (self.returns and self.returns.search(text))
-        return found and not _is_far_call(self.previous, text)
+        return found and not flow.is_far(self.previous, text)
 
     def width(self, text: str) -> str:
         """Class of the widest vector or floating-point register of the instruction, "" for none."""
@@ -40,16 +42,6 @@ class Reader:
     def step(self, text: str) -> None:
         """Remember the instruction for those behind it."""
         self.previous = text
-
-
-_FAR_ADDRESS = re.compile(r"^auipc\s+(\w+),")
-_FAR_JUMP = re.compile(r"^(?:jalr|jr)\s+(?:\w+,\s*)?(?:-?(?:0x)?[0-9a-f]+\((\w+)\)|(\w+)(?=\s|$))")
-
-
-def _is_far_call(previous: str, text: str) -> bool:
-    """RISC-V's call of a fixed address far away: auipc and a jump through its register, one behind the other."""
-    address, jump = _FAR_ADDRESS.search(previous), _FAR_JUMP.search(text)
-    return address is not None and jump is not None and address[1] in jump.groups()
 
 
 class _Riscv(Reader):

@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from kernelfarm.errors import Code, FarmError
 from toolchains import assembler, disasm, elf, flow, gate, runtime_build, x86
 from toolchains.checked_calls import CHECKS, TRAPS, WINDOW
 from toolchains.elf import TILE_TYPE, Elf
@@ -111,21 +110,8 @@ def report(target: Target, facts: ProductFacts) -> Product:
 def require(target: Target, facts: ProductFacts) -> Product:
     """The report when every property holds; else HARDENING_MISSING names property, file, function and offset."""
     found = report(target, facts)
-    for finding in found.findings:
-        if not finding.holds:
-            raise FarmError(
-                Code.HARDENING_MISSING,
-                f"{facts.name} for {target.name} lacks {finding.property.value}"
-                + (f" in {finding.function}" if finding.function else ""),
-                finding.evidence,
-                detail={
-                    "property": finding.property.value,
-                    "product": facts.name,
-                    "function": finding.function,
-                    "offset": finding.offset,
-                    "target": target.name,
-                },
-            )
+    detail = {"product": facts.name, "target": target.name}
+    gate.require_all(found.findings, f"{facts.name} for {target.name} lacks", detail)
     return found
 
 
@@ -164,7 +150,10 @@ def _code(data: bytes, machine: str, facts: Elf) -> Reached:
     reader = READERS[machine]()
     texts = {at: text for unit in units.values() for at, text in unit}
     indirect = []
+    landed = {to for _, to in (*found.jumps, *found.calls)} | set(facts.entered)
     for at in sorted(inside):
+        if at in landed:  # what stands before it may not have run
+            reader.step("")
         if reader.indirect(texts[at]):
             indirect.append(at)
         reader.step(texts[at])
@@ -205,8 +194,11 @@ def _plain(property_: _Wanted, holds: bool, evidence: str, fault: str) -> Findin
 
 def _shared(property_: Property) -> Callable[[Target, ProductFacts], Finding]:
     """A property that is the same for kernels: a matter of the file alone, not of its code."""
-    nothing = disasm.CodeFacts(0, (), (), ())
-    return lambda target, facts: gate.check(property_, target, Facts(facts.elf, nothing))
+    return lambda target, facts: gate.check(property_, target, _file_facts(facts))
+
+
+def _file_facts(facts: ProductFacts) -> Facts:
+    return Facts(facts.elf, disasm.CodeFacts(0, (), (), ()))
 
 
 def checked(facts: ProductFacts, call: int) -> str:
@@ -339,7 +331,7 @@ _CHECKS: Mapping[_Wanted, Callable[[Target, ProductFacts], Finding]] = MappingPr
                 Property.RELATIVE_ONLY,
             )
         },
-        Property.RELRO: lambda target, facts: gate.sealed(target, Facts(facts.elf, disasm.CodeFacts(0, (), (), ()))),
+        Property.RELRO: lambda target, facts: gate.sealed(target, _file_facts(facts)),
         Property.KCFI: _kcfi,
         Property.LANDING_PADS: _landing_pads,
         Property.NO_INDIRECT_BRANCH: _no_indirect_branch,

@@ -5,6 +5,7 @@ Both work for this platform whatever the machine's own is; a failure is judged b
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def pip(folder: Path, verb: str, *arguments: str, wheel: str = "") -> str:
 
     Raises `FarmError` TOOL_MISSING.
     """
-    if _run([sys.executable, "-m", "pip", "--version"], folder).returncode:
+    if importlib.util.find_spec("pip") is None:
         advice = "Run the command from an environment that holds pip, such as the one of `make setup`."
         raise FarmError(Code.TOOL_MISSING, "pip is missing", "wheels of the image come through it", advice)
     platforms, abis = _tags(wheel) if wheel else (_PLATFORMS, _ABIS)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import toolchains
-from containers import image
+from containers import image, sealed
 from containers.image import Image, bytecode, tarball
 from containers.image.tarball import Entry
 from kernelfarm import digest, files
@@ -24,10 +24,6 @@ from kernelfarm.errors import FarmError
 from kernelfarm.paths import Home
 
 ROOMS = ("kernelc", "kernelfarm", "runtime", "toolchains")
-MOUNTED = "/farm/code"
-"""Where a sandbox sees the code, and Python finds it (PYTHONPATH)."""
-PREFIX = f"{MOUNTED}/.bytecode"
-"""Where it finds the byte code (PYTHONPYCACHEPREFIX)."""
 _NAME = 16
 _FOLDER = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")
 _LEFT_OUT = ("__pycache__", "tests")
@@ -35,7 +31,7 @@ _LEFT_OUT = ("__pycache__", "tests")
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code: digest of its archive, and the folder to bind at `MOUNTED`."""
+    """The code: digest of its archive, and the folder to bind at `sealed.CODE`."""
 
     digest: Digest
     folder: Path
@@ -44,15 +40,11 @@ class Code:
 def unpacked(home: Home, source: Path | None = None) -> Code:
     """The code of this installation (or that in `source`), unpacked below `<home>/image/code`, read-only.
 
-    Where the image is built, byte code for its Python lies in the folder too, at `PREFIX` as a sandbox sees it. Raises
-    coded errors of the disk.
+    Where the image is built, byte code for its Python lies in the folder too, at `sealed.BYTECODE` as a sandbox sees
+    it. Raises coded errors of the disk.
     """
-    with files.coded("the farm's own code could not be read", home.root):
-        entries = members(source or Path(toolchains.__file__).parent.parent)
-    found = tarball.write(io.BytesIO(), entries)
-    built = image.find(home)
-    name = digest.hex_of(found)[:_NAME] + ("" if built is None else f"-{digest.hex_of(built.digest)[:_NAME]}")
-    place = home.root / "image" / "code" / name
+    entries, built, found = _planned(home, source)
+    place = found.folder
     if not place.is_dir():
         with files.coded("the farm's own code could not be unpacked", place):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -62,12 +54,25 @@ def unpacked(home: Home, source: Path | None = None) -> Code:
                 if built is not None:
                     _add_bytecode(work, built)
                 _rename(work, place)
-    return Code(found, place)
+    return found
+
+
+def _planned(home: Home, source: Path | None = None) -> tuple[list[Entry], Image | None, Code]:
+    """The members, the image whose Python reads them, and the code as it is, or would be, unpacked."""
+    with files.coded("the farm's own code could not be read", home.root):
+        entries = members(source or Path(toolchains.__file__).parent.parent)
+    found = tarball.write(io.BytesIO(), entries)
+    built = image.find(home)
+    name = digest.hex_of(found)[:_NAME] + ("" if built is None else f"-{digest.hex_of(built.digest)[:_NAME]}")
+    return entries, built, Code(found, home.root / "image" / "code" / name)
 
 
 def superseded(home: Home) -> tuple[Path, ...]:
     """Folders of code that is not this installation's, sorted: no new compile uses them."""
-    current = unpacked(home).folder
+    _entries, _built, code = _planned(home)
+    current = code.folder
+    if not current.parent.is_dir():
+        return ()
     return tuple(sorted(path for path in current.parent.iterdir() if _FOLDER.fullmatch(path.name) and path != current))
 
 
@@ -110,10 +115,10 @@ def _write(folder: Path, entries: list[Entry]) -> None:
 
 
 def _add_bytecode(folder: Path, built: Image) -> None:
-    prefix = folder / Path(PREFIX).relative_to(MOUNTED)
+    prefix = folder / Path(sealed.BYTECODE).relative_to(sealed.CODE)
     if built.bytecode.is_dir():
         shutil.copytree(built.bytecode, prefix, copy_function=os.link)  # one copy for all folders of code
-    bytecode.of_code(built.rootfs, folder, MOUNTED, prefix)
+    bytecode.of_code(built.rootfs, folder, sealed.CODE, prefix)
 
 
 def _rename(work: Path, place: Path) -> None:

@@ -36,7 +36,7 @@ def fetch(pins: Iterable[Pin], store: ContentStore, tell: Tell = silent) -> None
             _fetch_debs(debs, folder, store)
         for pin in (pin for pin in missing if pin.kind == "wheel"):
             tell(f"downloading {pin}")
-            said = clients.pip(folder, "download", "--require-hashes", "-r", _wanted(pin, folder), wheel=pin.file)
+            said = clients.pip(folder, "download", "--require-hashes", "-r", wanted(pin, folder), wheel=pin.file)
             _take(pin, folder / pin.file, store, said)
 
 
@@ -54,7 +54,7 @@ def _named(pin: Pin) -> str:
     return f"{pin.name}={pin.version}"
 
 
-def _wanted(pin: Pin, folder: Path) -> str:
+def wanted(pin: Pin, folder: Path) -> str:
     """A requirements file of this one wheel."""
     path = folder / "wanted.txt"
     path.write_text(f"{pin.name}=={pin.version} --hash={pin.digest}\n", encoding="ascii")

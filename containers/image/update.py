@@ -115,10 +115,8 @@ def _check_debs(debs: Sequence[Pin], folder: Path, store: ContentStore, tell: Te
 
 
 def _check_wheel(pin: Pin, folder: Path, store: ContentStore) -> Finding:
-    wanted = folder / "wanted.txt"
-    wanted.write_text(f"{pin.name}=={pin.version} --hash={pin.digest}\n", encoding="ascii")
     dry = ("--dry-run", "--ignore-installed", f"--target={folder / 'target'}", "--report=-", "--quiet")
-    said = clients.pip(folder, "install", *dry, "--require-hashes", "-r", str(wanted), wheel=pin.file)
+    said = clients.pip(folder, "install", *dry, "--require-hashes", "-r", fetch.wanted(pin, folder), wheel=pin.file)
     served = pin.file in said and digest.hex_of(pin.digest) in said
     return Finding(pin, served, store.has(pin.digest), importlib.metadata.version(pin.name))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tarfile
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from containers.image import Image
 from containers.image.build import documents
@@ -64,7 +63,7 @@ def _blobs(archive: tarfile.TarFile) -> set[Digest]:
         if member.name.startswith(_BLOBS):
             stream = archive.extractfile(member)
             assert stream is not None
-            value = _hash(stream)
+            value = digest.of_stream(stream)
             if value != digest.PREFIX + member.name.removeprefix(_BLOBS):
                 _bad(f"{member.name} has the digest {value}")
             found.add(value)
@@ -75,24 +74,25 @@ def _documents(image: Image, archive: tarfile.TarFile, blobs: set[Digest]) -> li
     """The names of the layers, bottom first, after the documents were found to lead from the image's digest to them."""
     manifest = _read(archive, _name(image.digest))
     names = [layer.digest for layer in image.layers]
-    if canonical.dumps(canonical.loads(manifest, name="manifest")) != manifest:
-        _bad("the manifest is not in canonical form")
     document = canonical.loads(manifest, name="manifest")
+    if canonical.dumps(document) != manifest:
+        _bad("the manifest is not in canonical form")
+    if document["mediaType"] != oci.MANIFEST:
+        _bad("the manifest is of another media type")
     config = canonical.loads(_read(archive, _name(image.docker_id)), name="config")
     said = [layer["digest"] for layer in document["layers"]]
     if document["config"]["digest"] != image.docker_id or said != names or config["rootfs"]["diff_ids"] != names:
         _bad("the manifest, the config and the layers do not belong together")
     if config["architecture"] != ARCHITECTURE:
         _bad(f"it is for {config['architecture']}")
-    for name, data in documents(manifest, image.docker_id, image.layers).items():
+    others = documents(manifest, image.docker_id, image.layers)
+    for name, data in others.items():
         if _read(archive, name) != data:
             _bad(f"{name} names something else")
     if extra := blobs - {image.digest, image.docker_id, *names}:
         _bad(f"the archive holds {min(extra)}, which nothing names")
-    expected = {_name(each) for each in blobs} | set(documents(manifest, image.docker_id, image.layers))
-    if others := sorted(set(archive.getnames()) - expected):
-        _bad(f"the archive holds {others[0]}, which nothing names")
-    assert document["mediaType"] == oci.MANIFEST
+    if more := sorted(set(archive.getnames()) - {_name(each) for each in blobs} - set(others)):
+        _bad(f"the archive holds {more[0]}, which nothing names")
     return [_name(each) for each in names]
 
 
@@ -111,7 +111,7 @@ def _compare(archive: tarfile.TarFile, layer: str, root: Path, seen: dict[str, t
             if place.stat().st_mode & 0o7777 != member.mode:
                 _bad(f"{place} has the mode {place.stat().st_mode & 0o7777:04o}, not {member.mode:04o}")
             content = members.extractfile(member) if member.isfile() else None
-            if content is not None and _hash(content) != digest.of_file(place):
+            if content is not None and digest.of_stream(content) != digest.of_file(place):
                 _bad(f"{place} has other bytes than the archive")
 
 
@@ -128,13 +128,6 @@ def _read(archive: tarfile.TarFile, name: str) -> bytes:
     if stream is None:
         _bad(f"{name} is not a file")
     return stream.read()
-
-
-def _hash(stream: IO[bytes]) -> Digest:
-    state = hashlib.sha256()
-    while chunk := stream.read(_CHUNK):
-        state.update(chunk)
-    return Digest(digest.PREFIX + state.hexdigest())
 
 
 def _name(found: Digest) -> str:

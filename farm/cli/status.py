@@ -202,8 +202,12 @@ def _run(ledger: Ledger, number: int, queue: _Queue) -> tuple[Any, str]:
 
 def _execution(row: RunRow) -> dict[str, Any] | None:
     """How the run's action is executed: {"runner", "image", ...}; None for an action that does not say."""
-    action: Any = json.loads(row.action)
-    found = action.get("action", {}).get("execution")
+    from farm.ledger import rows
+
+    with rows.believing(f"the action of run r{row.id}"):
+        found: Any = json.loads(row.action)
+        for name in ("action", "execution"):
+            found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None
 
 
@@ -219,7 +223,9 @@ def _build_json(row: BuildRow) -> dict[str, Any]:
 
 def _worker_json(worker: WorkerRow, live: Sequence[RunRow]) -> dict[str, Any]:
     """A worker with its runs: those in the hands of processes that carry its name."""
-    own = [run for run in live if (run.status.worker or "").startswith(worker.name)]
+    from farm.hands import belongs
+
+    own = [run for run in live if belongs(run.status.worker or "", worker.name)]
     return {
         "name": worker.name,
         "host": worker.host,

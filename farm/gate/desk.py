@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from containers.result import PAYLOAD_FILES, Accepted
-from farm import describe, logs
+from farm import blobs, describe, logs
 from farm.actions import Job
 from farm.blobs import Repository
 from farm.config import Config
@@ -25,7 +26,7 @@ from farm.gate.messages import Beat, Beaten, Fail, Finish, Grant, Held, Lose, Ta
 from farm.https import Peer
 from farm.ledger import rules
 from farm.ledger.ledger import Ledger
-from farm.ledger.nouns import NOWHERE, RunRow, Seat
+from farm.ledger.nouns import NOWHERE, AttemptRow, RunRow, Seat
 from farm.ledger.rules import Lease, Reason
 from farm.logs import log_path
 from farm.payload import payload_digest
@@ -81,14 +82,15 @@ class Desk:
             taken = runs.take(ledger_name(worker), lease_s=lease_s, among=[row.id], seat=seat)
             if taken is not None:
                 lease, held = taken
-                logs.keep_earlier(runs, self.store, self.settings.home.logs, lease)
+                logs.try_keep_earlier(runs, self.store, self.settings.home.logs, lease)
                 return Taken(Grant(lease.run_id, lease.fencing, lease.until, held.action, held.salt))
         return Taken(None)
 
     def beat(self, worker: str, asked: Beat) -> Beaten:
         """Prolong a lease; one that began longer ago than any compile may take is not prolonged, so that it ends."""
-        lease = self._lease(worker, asked.held)
-        self._require_timely(lease)
+        attempt = self._attempt(worker, asked.held)
+        lease = _lease_of(attempt)
+        self._require_timely(attempt)
         self._seen(worker)
         progress = asked.progress
         if progress is not None:
@@ -156,23 +158,25 @@ class Desk:
         if asked.reason not in messages.FAILURES:
             raise malformed(f"a worker cannot give the reason {asked.reason.value}")
         error = _error(asked.error)
-        self._require_held(lease)
-        self._keep_log(lease)
+        self._end(lease)
         self.ledger.runs.fail(lease, asked.reason, error)
 
     def release(self, worker: str, asked: Held) -> None:
         """Give a run back."""
         lease = self._lease(worker, asked)
-        self._require_held(lease)
-        self._keep_log(lease)
+        self._end(lease)
         self.ledger.runs.release(lease)
 
     def lose(self, worker: str, asked: Lose) -> None:
         """Give a run back because its machine lost what it ran on."""
         lease = self._lease(worker, asked.held)
+        self._end(lease)
+        self.ledger.runs.lose(lease, _error(asked.error))
+
+    def _end(self, lease: Lease) -> None:
+        """What comes before every end of an attempt but a result's: the lease holds, and the log is kept."""
         self._require_held(lease)
         self._keep_log(lease)
-        self.ledger.runs.lose(lease, _error(asked.error))
 
     def _seen(self, worker: str) -> None:
         now = time.monotonic()
@@ -182,11 +186,15 @@ class Desk:
         self.ledger.workers.seen(ledger_name(worker), seat=self._seats.get(worker, NOWHERE))
 
     def _lease(self, worker: str, held: Held) -> Lease:
-        """The lease that this worker was once given. Raises GATE_REFUSED for someone else's, or one never given."""
-        for attempt in self.ledger.runs.attempts(held.run) if 0 < held.run < _COUNT_LIMIT else ():
+        """As `_attempt`, the attempt's lease."""
+        return _lease_of(self._attempt(worker, held))
+
+    def _attempt(self, worker: str, held: Held) -> AttemptRow:
+        """The attempt that this worker was once given. Raises GATE_REFUSED for someone else's, or one never given."""
+        for attempt in self.ledger.runs.attempts(held.run):
             if attempt.fencing == held.fencing:
                 if attempt.worker == ledger_name(worker):
-                    return Lease(held.run, held.fencing, attempt.worker, 0.0)
+                    return attempt
                 break
         why = f"lease {held.fencing} on run r{held.run} was never given to {worker}"
         raise FarmError(Code.GATE_REFUSED, "the gate refused this worker", why, "A worker speaks for its own runs.")
@@ -196,12 +204,10 @@ class Desk:
         if not rules.held(status, lease.fencing):
             raise rules.lease_lost(lease.run_id, f"it is {status.state.value} and lease {status.fencing} is its last")
 
-    def _require_timely(self, lease: Lease) -> None:
+    def _require_timely(self, attempt: AttemptRow) -> None:
         most = self.settings.limits.wall_s + _GRACE_S
-        attempts = self.ledger.runs.attempts(lease.run_id)
-        began = next(each.started_at for each in attempts if each.fencing == lease.fencing)
-        if self.ledger.runs.now() > began + most:
-            raise rules.lease_lost(lease.run_id, f"a compile elsewhere may take {most:g} s in all")
+        if self.ledger.runs.now() > attempt.started_at + most:
+            raise rules.lease_lost(attempt.run_id, f"a compile elsewhere may take {most:g} s in all")
 
     def _job(self, row: RunRow) -> Job | None:
         """The job of a run; None for one that another version of the farm wrote: no worker here can do it."""
@@ -234,7 +240,8 @@ class Desk:
         return True
 
     def _repository(self, name: str, *actions: str) -> Repository:
-        return Repository(self.registry, name, lambda: tokens.issue(self.authority, "gate", {name: actions}))
+        issue = partial(tokens.issue, self.authority, "gate", {name: actions})
+        return Repository(self.registry, name, blobs.Token(issue, tokens.LIFE_S))  # one for all blobs of a result
 
     def _require_shape(self, job: Job, payload: Payload) -> None:
         """Refuse before anything is fetched what no fetching can make right."""
@@ -254,7 +261,11 @@ class Desk:
             raise _refused(f"its files make the payload {found}, not {payload.digest}")
 
     def _keep_log(self, lease: Lease) -> None:
-        logs.keep(self.ledger.runs, self.store, self.settings.home.logs, lease)
+        logs.try_keep(self.ledger.runs, self.store, self.settings.home.logs, lease)
+
+
+def _lease_of(attempt: AttemptRow) -> Lease:
+    return Lease(attempt.run_id, attempt.fencing, attempt.worker, 0.0)
 
 
 def ledger_name(worker: str) -> str:

@@ -27,7 +27,7 @@ from farm.config import Config
 from farm.gate.client import Gate, GateRuns
 from farm.gate.messages import Offer, Welcome
 from farm.scheduler import cores
-from farm.worker import LeaseGone, RunnerOf, Worker, die_with, trust
+from farm.worker import RunnerOf, Worker, die_with, drop, trust
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Execution
@@ -54,36 +54,33 @@ def run(*, gate: str, identity: Path, tasks: int, program: Sequence[str] = PROGR
 class _Crew:
     argv: Sequence[str]
     tasks: int
-    _alive: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _alive: dict[subprocess.Popen[bytes], int] = field(default_factory=dict)
+    """The processes, with the number of signals that each was told of."""
     _stops: int = 0
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._stop)
-        pause, resume = 1.0, 0.0
+        pause, resume, status = 1.0, 0.0, int(Status.DONE)
         while True:
             for ended in [each for each in self._alive if each.poll() is not None]:
-                self._alive.remove(ended)
+                del self._alive[ended]
                 if ended.returncode in (Status.REFUSED, Status.USAGE):
-                    self._stops = max(self._stops, 1)
-                    self._pass_on(signal.SIGTERM)
-                    status = int(ended.returncode)
-                    while self._alive:
-                        self._alive.pop().wait()
-                    return status
-                if not self._stops:
+                    self._stops, status = max(self._stops, 1), int(ended.returncode)
+                elif not self._stops:
                     say(f"a worker process ended with status {ended.returncode}; another starts in {pause:g} s")
                     resume, pause = time.monotonic() + pause, min(2 * pause, _BACKOFF_S)
             if self._stops and not self._alive:
-                return int(Status.DONE)
-            if not self._stops and time.monotonic() >= resume:
-                while len(self._alive) < self.tasks:
+                return status
+            if time.monotonic() >= resume:
+                while not self._stops and len(self._alive) < self.tasks:
                     self._start()
+            self._pass_on()
             time.sleep(0.1)
 
     def _start(self) -> None:
         argv = [*self.argv, "--cores", str(max(1, cores() // self.tasks)), "--parent", str(os.getpid())]
-        self._alive.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True))
+        self._alive[subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)] = 0
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -93,11 +90,13 @@ class _Crew:
             if self._stops == 1
             else "giving back"
         )
-        self._pass_on(signal.SIGTERM)
 
-    def _pass_on(self, number: int) -> None:
-        for each in self._alive:
-            each.send_signal(number)
+    def _pass_on(self) -> None:
+        """Tell each process of the signals that it has not heard of, also one that was being started meanwhile."""
+        for each, told in self._alive.items():
+            if told < self._stops:
+                each.send_signal(signal.SIGTERM)
+                self._alive[each] = told + 1
 
 
 def run_process(
@@ -148,7 +147,7 @@ def _serve(
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stopper(runs.draining))
-    signal.signal(signal.SIGUSR1, _drop)
+    signal.signal(signal.SIGUSR1, drop)
     while not runs.draining.is_set():
         try:
             worker.work([])
@@ -201,11 +200,6 @@ def _stopper(draining: threading.Event) -> Callable[[int, FrameType | None], Non
         draining.set()
 
     return stop
-
-
-def _drop(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise LeaseGone
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

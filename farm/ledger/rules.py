@@ -136,7 +136,7 @@ def can_take(run: RunStatus, now: float, lease_s: float = math.inf) -> bool:
 
 
 def pause_s(losses: int) -> float:
-    """Seconds between the loss with this number, from 1, and the next attempt: 5, 10, 20, at most 60."""
+    """Seconds between the loss with this number, from 1, and the next attempt: 5, 10, 20, ... at most 60."""
     return min(_PAUSE_MAX_S, _PAUSE_S * 2.0 ** min(losses - 1, 10))
 
 

@@ -57,6 +57,24 @@ def test_sigterm_to_the_group_lets_a_run_end_and_takes_no_other(queue: Queue) ->
     eventually(lambda: queue.left() == [], within_s=GONE_S)
 
 
+def test_sigterm_lets_a_run_end_although_the_one_beside_it_ended_first(queue: Queue) -> None:
+    # The kernel ends a worker process with the thread that started it: that must not be one of the first run's
+    stopping = queue.station(slots=2)
+    queue.build(TARGETS[:1])
+    eventually(lambda: len(queue.marks.started()) == 1)
+    other = queue.build(TARGETS[1:2])
+    eventually(lambda: len(queue.marks.started()) == 2)
+    queue.ledger.runs.cancel([1])
+    eventually(lambda: queue.states() == ["cancelled", "running"])
+    os.killpg(stopping.pid, signal.SIGTERM)
+    eventually(lambda: "stopping after" in queue.said())
+    time.sleep(1)
+    queue.marks.go()
+    assert stopping.wait(timeout=30) == 0
+    assert [cell["state"] for cell in cells(other)] == ["done"]
+    assert queue.outcomes(2) == ["done"]
+
+
 def test_a_second_sigterm_gives_the_run_back(queue: Queue) -> None:
     stopping = queue.station()
     build = queue.build()
@@ -179,13 +197,14 @@ def test_hints_that_mean_nothing_are_dropped(queue: Queue) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_ten_thousand_hints_leave_redis_as_it_was(queue: Queue) -> None:
     queue.station(slots=2)
     with Broker(queue.redis.url) as broker, queue.redis.client() as client:
 
         def send(first: int, count: int) -> tuple[int, list[Any]]:
             broker.publish(digest.of_bytes(str(number).encode()) for number in range(first, first + count))
-            eventually(lambda: client.llen("farm") == 0 and client.hlen("unacked") == 0, within_s=150)
+            eventually(lambda: client.llen("farm") == 0 and client.hlen("unacked") == 0, within_s=800)
             client.memory_purge()
             found: Any = client.info("memory")
             return int(found["used_memory"]), sorted(client.keys("*"))  # type: ignore[type-var]

@@ -49,6 +49,7 @@ class Product:
 
     home: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    wall_s: float = WALL_SECONDS
 
     def farm(self, *arguments: str | Path, cwd: Path | None = None, prefix: tuple[str, ...] = ()) -> Done:
         """Run `farm ARGUMENTS --json`; `prefix` is a command in front, for example a wrapper in a namespace."""
@@ -59,7 +60,7 @@ class Product:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=WALL_SECONDS,
+            timeout=self.wall_s,
             check=False,
         )
         return Done(done.returncode, _document(done.stdout), done.stderr)

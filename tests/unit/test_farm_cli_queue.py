@@ -50,18 +50,41 @@ def test_a_queued_run_says_why_it_waits(farm: Session, capsys: pytest.CaptureFix
     # Given a worker with one slot, busy with the first of two runs
     first, second = detached(farm)
     farm.ledger.workers.seen("w1", seat=Seat("b1"), slots=1)
-    farm.ledger.runs.take("w1-abc", lease_s=60.0, among=[first], seat=Seat("b1"))
+    farm.ledger.runs.take("w1-abcdef", lease_s=60.0, among=[first], seat=Seat("b1"))
     # When somebody asks
     build = document(capsys, "status", "b1")
     # Then the second waits for that worker, and the worker is shown with what it does
     assert [(cell["state"], cell["worker"], cell["waits"]) for cell in build["cells"]] == [
-        ("running", "w1-abc", None),
+        ("running", "w1-abcdef", None),
         ("queued", None, "all workers are busy"),
     ]
     workers = document(capsys, "status")["workers"]
     assert [(one["name"], one["host"], one["state"], one["runs"]) for one in workers] == [("w1", "b1", "up", ["r1"])]
     assert "all workers are busy" in said(capsys, "status", "b1")
     assert f"r{second} queued (all workers are busy)" in said(capsys, "status", f"r{second}")
+
+
+def test_a_worker_is_not_shown_with_the_runs_of_another_whose_name_begins_like_its_own(
+    farm: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = detached(farm)
+    for name, run in (("w10", first), ("w1", second)):
+        farm.ledger.workers.seen(name)
+        farm.ledger.runs.take(f"{name}-abcdef", lease_s=60.0, among=[run])
+    workers = document(capsys, "status")["workers"]
+    assert {one["name"]: one["runs"] for one in workers} == {"w1": [f"r{second}"], "w10": [f"r{first}"]}
+
+
+@pytest.mark.parametrize("action", ["{", "[]", '{"action": 1}', '{"action": {"execution": "none"}}'])
+def test_a_damaged_action_is_told_or_left_out(farm: Session, capsys: pytest.CaptureFixture[str], action: str) -> None:
+    number = farm.ledger.runs.submit(execution_key="e", recipe_key="r", action=action)[0].id
+    status = main.main(["status", f"r{number}", "--json"])
+    out, err = capsys.readouterr()
+    if action == "{":
+        assert status == 1
+        assert f"the action of run r{number}" in err
+    else:
+        assert json.loads(out)["execution"] is None
 
 
 def test_the_columns_of_builds_and_workers(farm: Session, capsys: pytest.CaptureFixture[str]) -> None:

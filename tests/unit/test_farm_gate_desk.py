@@ -13,7 +13,9 @@ from farm.gate.desk import Desk, ledger_name
 from farm.gate.messages import Beat, Held, Offer
 from farm.https import Peer
 from farm.ledger.ledger import opened
+from farm.ledger.runs import Runs
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import RunState
 from kernelfarm.store import ContentStore
 from tests.support import farms
 from tests.support.ledgers import Clock
@@ -64,6 +66,17 @@ def test_no_worker_holds_a_run_longer_than_a_compile_may_take(desk: Desk, clock:
     assert caught.value.code is Code.LEASE_LOST
     clock.now += desk.settings.lease_s  # then it is anybody's
     assert desk.ledger.runs.take("w2", lease_s=20.0, among=[held.run]) is not None
+
+
+def test_a_log_that_cannot_be_kept_stops_no_run_from_ending(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise FarmError(Code.DISK_FULL, "no space")
+
+    monkeypatch.setattr(Runs, "keep_log", full)
+    held = taken(desk, "alice")
+    desk.log("alice", held, 0, b"a line\n")
+    desk.release("alice", held)
+    assert desk.ledger.runs.get(held.run).status.state is RunState.QUEUED
 
 
 def test_somebody_who_looks_on_sees_the_worker(desk: Desk) -> None:

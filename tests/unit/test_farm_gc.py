@@ -169,6 +169,13 @@ def test_superseded_images_and_code_go_unless_something_is_compiled(farm: Sessio
     assert fresh.is_dir()
 
 
+def test_a_dry_run_on_a_farm_without_code_unpacks_none(farm: Session) -> None:
+    root = farm.settings.home.root / "image"
+    root.mkdir()
+    assert gc.collect(farm, NOW_ONLY, dry_run=True).images == 0
+    assert list(root.iterdir()) == []
+
+
 def test_a_farm_that_never_had_an_image_gets_none(farm: Session) -> None:
     assert gc.collect(farm, NOW_ONLY).images == 0
     assert not (farm.settings.home.root / "image").exists()

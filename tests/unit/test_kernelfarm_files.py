@@ -243,6 +243,18 @@ def test_a_tree_of_any_depth_and_mode_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["kept"]
 
 
+def test_a_link_is_removed_itself_and_never_what_it_leads_to(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o750)
+    (folder / "kept").touch()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    files.remove_tree(link)
+    assert names(tmp_path) == ["folder"]
+    assert names(folder) == ["kept"]
+    assert folder.stat().st_mode & 0o777 == 0o750
+
+
 def test_a_temporary_is_owned_as_long_as_its_owner_lives(tmp_path: Path) -> None:
     with files.temp_folder(tmp_path) as folder:
         assert files.is_owned(folder)

@@ -49,6 +49,15 @@ def test_the_same_comparison_twice_is_one(bundle: Path):
     assert len(oci_bundle.read(bundle).attestations) == 4
 
 
+def test_a_bundle_behind_a_link_gets_its_statement_and_the_link_stays(tmp_path: Path, bundle: Path):
+    link = tmp_path / "latest"
+    link.symlink_to(bundle)
+    assert attest.attach(link, [comparison.statement(compared(bundle), "cls/x86-64-v3")], SIGNER) == 1
+    assert link.is_symlink()
+    assert len(oci_bundle.read(bundle).attestations) == 4
+    assert attest.attach(bundle, [comparison.statement(compared(bundle), "cls/x86-64-v3")], SIGNER) == 0
+
+
 def test_a_comparison_that_found_a_difference_is_kept_and_said(bundle: Path):
     other = digest.of_bytes(b"another payload")
 

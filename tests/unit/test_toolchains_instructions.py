@@ -89,6 +89,21 @@ def test_a_far_call_of_riscv_is_direct_only_behind_its_address() -> None:
     )
 
 
+def test_a_far_call_of_riscv_is_none_where_its_second_half_is_jumped_at() -> None:
+    # The jump skips the address: register and page need not be those of the line before
+    pair = ("auipc\tt1, 0x1", "jr\t0x10(t1)")
+    skipped = listing("li\tt1, 0x7", "j\t0x1000c", *pair)
+    assert disasm.parse(skipped, "riscv64").indirect == (Branch(0x1000C, "jr 0x10(t1)"),)
+    assert disasm.parse(listing("nop", "nop", *pair), "riscv64", entries=[0x1000C]).indirect != ()
+    assert disasm.parse(listing("nop", "j\t0x10008", *pair), "riscv64").indirect == ()
+
+
+def test_the_head_line_of_a_file_with_a_hexadecimal_name_is_no_instruction() -> None:
+    text = f"cafe:\tfile format elf64-x86-64\n\n{listing('nop')}"
+    assert disasm.parse(text, "x86-64").addresses == (0x10000,)
+    assert disasm.lines(text) == {0x10000: "nop"}
+
+
 def test_widths_of_arm_and_aarch64() -> None:
     lines = listing("fmla\tv0.4s, v1.4s, v2.s[1]", "ldp\tq0, q1, [x0]", "fadd\ts0, s1, s2", "fmul\tv0.2s, v1.2s, v2.2s")
     assert disasm.parse(lines, "aarch64").vectors == (VectorUse("s", 1), VectorUse("d", 1), VectorUse("q", 2))
