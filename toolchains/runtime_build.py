@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelfarm import digest
@@ -52,7 +52,8 @@ def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> Built:
 
     The same bytes from any folder. Raises `FarmError` TOOL_FAILED and its kin.
     """
-    library = [*build_objects(target, ("src",), work_dir), *helpers(target, work_dir)]
+    offered = helpers(target, work_dir)
+    library = [*build_objects(target, ("src",), work_dir), *offered]
     program = build_objects(target, ("program",), work_dir)
     machine = MACHINES[target.machine]
     flags = ["-shared", f"-soname={LIBRARY}", *machine.link]
@@ -63,7 +64,19 @@ def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> Built:
     (out_dir / PROGRAM).chmod(0o755)
     (out_dir / LIBRARY).chmod(0o755)
     (out_dir / HEADER).chmod(0o644)
-    return Built(tuple(out_dir / name for name in (LIBRARY, PROGRAM, HEADER)), (shared, static))
+    links = (without_unused(shared, offered), without_unused(static, offered))
+    return Built(tuple(out_dir / name for name in (LIBRARY, PROGRAM, HEADER)), links)
+
+
+def without_unused(link: Link, offered: Iterable[Path]) -> Link:
+    """The link without those of the `offered` objects of which the linker took nothing, like an archive's members.
+
+    No byte of them is in the product, and their own bytes would make its record vary: clang's Hexagon back end
+    allocates the registers of a 128-bit addition in `helpers` now in one way, now in another.
+    """
+    unused = {path.name for path in offered if not any(link.kept.get(path.name, {}).values())}
+    objects = tuple(path for path in link.objects if path.name not in unused)
+    return replace(link, objects=objects, kept={name: kept for name, kept in link.kept.items() if name not in unused})
 
 
 def build_objects(target: Target, folders: Iterable[str], work_dir: Path) -> list[Path]:
@@ -129,13 +142,14 @@ def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, i
 
     With `in_place` it is compiled where it lies, because it imports files beside it.
 
-    ReleaseSmall: other modes gave wrong digests on one machine. The cache is private to `work_dir`.
+    ReleaseSmall: other modes gave wrong digests on one machine. One job: zig numbers constants by the count of its
+    threads, and their names are in the object. The cache is private to `work_dir`.
     """
     machine = MACHINES[target.machine]
     cache = {name: str(work_dir / "zig-cache") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
     if not in_place:
         shutil.copyfile(source, work_dir / source.name)
-    argv = [str(zig.zig_path()), "build-obj", "-O", "ReleaseSmall", "-fstrip", "-fPIC"]
+    argv = [str(zig.zig_path()), "build-obj", "-j1", "-O", "ReleaseSmall", "-fstrip", "-fPIC"]
     argv += ["-target", machine.zig, f"-mcpu={machine.zig_cpu}", str(source) if in_place else source.name]
     argv += [f"-femit-llvm-ir={source.stem}.ll", "-fno-emit-bin"]
     run_tool(argv, cwd=work_dir, extra_env=cache, what=f"compiling {source.name}")
