@@ -41,7 +41,7 @@ scan-tools: ## ScanCode in an environment of its own, build/scan
 demo: setup models tools-if-possible ## one real model to a signed, checked, rebuilt bundle
 	@$(BIN)/python examples/demo.py
 
-test: setup models tools-if-possible ## every test that needs no service (10 minutes on two cores)
+test: setup models tools-if-possible ## every test that needs no service (10 to 20 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not bar and not services" tests
 
 # A file's tests share a Docker Engine and look for what they leave on this machine: no two workers share a file.
