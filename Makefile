@@ -11,7 +11,7 @@ STAMP := $(VENV)/.stamp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup models tools tools-if-possible demo test integration check format bench lock clean bar-A1 bar-A2 bar-A3
+.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format bench lock clean bar-A1 bar-A2 bar-A3 bar-A4
 
 help: ## this list
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ tools: ## emulators and the second disassembler, unpacked into build/tools (no r
 tools-if-possible: # without them some rows are "not run"; not under CI
 	@"$(PYTHON)" requirements/tools.py || { status=$$?; case "$${CI:-}" in \
 	  1|[Tt][Rr][Uu][Ee]|[Yy][Ee][Ss]) exit $$status;; *) echo "going on without emulators";; esac; }
+
+scan-tools: ## ScanCode in an environment of its own, build/scan
+	@"$(PYTHON)" requirements/scan.py
 
 demo: setup models tools-if-possible ## one real model to a signed, checked, rebuilt bundle
 	@$(BIN)/python examples/demo.py
@@ -67,6 +70,9 @@ bar-A2: setup models tools ## the whole bar of issue A2, hours; figures go to bu
 
 bar-A3: setup models tools ## the whole bar of issue A3, an hour; figures go to build/bar/A3.json
 	@$(BIN)/python -m benchmarks.bar_a3
+
+bar-A4: setup models tools scan-tools ## the whole bar of issue A4, hours; figures go to build/bar/A4.json
+	@$(BIN)/python -m benchmarks.bar_a4
 
 lock: setup ## resolve the dependencies again and write the hashes
 	@$(BIN)/python requirements/freshness.py --write

@@ -14,7 +14,7 @@ from kernelfarm import digest
 from tests.support import models
 
 FOLDER = models.ROOT / "build" / "bar"
-SOURCES = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "signing", "toolchains")
+SOURCES = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "sbom", "signing", "toolchains")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,17 @@ tests prove are their counts, each of at least as many tests as the bar names.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import bar
 from benchmarks import image as image_figures
 from benchmarks.bar import Line
+from benchmarks.tests_ran import Ran, counted, ran
 from containers import image as compile_image
 from containers.docker import DockerRunner
 from containers.image import Image
@@ -77,51 +74,6 @@ LIES: Mapping[str, Sequence[str]] = {
 LARGEST = 700_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """How tests ended, by name: "passed", "failed" or "skipped"; seconds of all of them, the end of the output."""
-
-    ends: Mapping[str, str]
-    seconds: float
-    said: str
-
-    @property
-    def passed(self) -> int:
-        """How many passed."""
-        return sum(end == "passed" for end in self.ends.values())
-
-    @property
-    def all_passed(self) -> bool:
-        """Whether there were tests, and none failed or was skipped."""
-        return 0 < self.passed == len(self.ends)
-
-    def covers(self, words: Sequence[str], least: int = 1) -> bool:
-        """Whether at least so many tests with one of these words in their names passed, and none of them failed."""
-        found = [end for name, end in self.ends.items() if any(word in name for word in words)]
-        return len(found) >= least and set(found) == {"passed"}
-
-
-def ran(tests: Sequence[str]) -> Ran:
-    """Run tests one after another under CI, so that a missing service is a failure."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.xml")
-        argv = [sys.executable, "-m", "pytest", "-p", "no:xdist", f"--junit-xml={report}", *tests]
-        environment = {**os.environ, "CI": "true"}
-        done = subprocess.run(argv, cwd=models.ROOT, env=environment, capture_output=True, text=True, check=False)
-        said = (done.stdout + done.stderr)[-6000:]
-        if not report.exists():
-            return Ran({}, 0.0, said)
-        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
-    ends = {f"{case.get('classname')}::{case.get('name')}": _end(case) for case in cases}
-    return Ran(ends, sum(float(case.get("time", "0")) for case in cases), said)
-
-
-def _end(case: ElementTree.Element) -> str:
-    if case.find("failure") is not None or case.find("error") is not None:
-        return "failed"
-    return "passed" if case.find("skipped") is None else "skipped"
-
-
 def matrix() -> Iterator[Line]:
     """Two workers in containers, and the same cells through the other runners without a broker."""
     found = ran(MATRIX)
@@ -170,7 +122,7 @@ def _edited(sandbox: str, seconds: Mapping[str, Sequence[float]]) -> Line:
 def attacks() -> Iterator[Line]:
     """The sandbox attacks of the bar, in each sandbox."""
     found = ran(ATTACKS)
-    yield from _counted(found, "attacks on the sandboxes", KINDS)
+    yield from counted(found, "attacks on the sandboxes", KINDS)
     for sandbox in ("docker", "bubblewrap"):
         here = {name: end for name, end in found.ends.items() if sandbox in name.partition("[")[2]}
         held = Ran(here, 0.0, "")
@@ -182,20 +134,12 @@ def attacks() -> Iterator[Line]:
 
 def chaos() -> Iterator[Line]:
     """Everything that may be lost under way, with settings under which the sweeps act."""
-    yield from _counted(ran(CHAOS), "losses that a matrix outlives", LOSSES)
+    yield from counted(ran(CHAOS), "losses that a matrix outlives", LOSSES)
 
 
 def hostile() -> Iterator[Line]:
     """What hostile workers try at the gate."""
-    yield from _counted(ran(HOSTILE), "lies of workers that got nothing in", LIES)
-
-
-def _counted(found: Ran, name: str, kinds: Mapping[str, Sequence[str]]) -> Iterator[Line]:
-    lacking = sorted(kind for kind, words in kinds.items() if not found.covers(words))
-    figure = f"{found.passed} of {len(found.ends)} tests"
-    figure += f", not {', '.join(lacking)}" if lacking else ""
-    detail = {"ends": found.ends, "said": "" if found.all_passed else found.said}
-    yield Line(name, figure, f"all; {len(kinds)} kinds", found.all_passed and not lacking, detail)
+    yield from counted(ran(HOSTILE), "lies of workers that got nothing in", LIES)
 
 
 def overhead() -> Iterator[Line]:

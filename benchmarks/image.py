@@ -19,7 +19,6 @@ from containers import image
 from containers.bubblewrap import BubblewrapRunner
 from containers.image import Image, code
 from containers.runner import Progress, Runner
-from farm.payload import payload_digest
 from kernelfarm import canonical
 from kernelfarm.digest import Digest
 from kernelfarm.paths import Home
@@ -104,7 +103,7 @@ def _compile(built: Image, source: Path, scratch: Path, runner_of: RunnerOf) -> 
 
     runner = runner_of(built, code.unpacked(SHARED, source).folder)
     accepted, _ended = runner.compile_in(scratch, on_progress=hear)
-    return payload_digest(accepted.folder), words[0]
+    return canonical.digest_of(accepted.files), words[0]
 
 
 def _same(found: Image, expected: Image) -> None:

@@ -21,17 +21,23 @@ from kernelfarm.nouns import PayloadFile
 MIB = 1 << 20
 
 PAYLOAD_FILES: dict[str, int] = {
+    "NOTICE": MIB,
     "config.json": 16 * MIB,
     "golden.bin": 1024 * MIB,
     "hardening.json": MIB,
     "kernels.so": 256 * MIB,
     "libmedia_engine.so": 32 * MIB,
+    "links.json": 16 * MIB,
     "media-run": 32 * MIB,
     "media.hdr": MIB,
     "media_engine.h": MIB,
+    "sbom.cdx.json": 64 * MIB,
     "weights.bin": 2048 * MIB,
 }
 """The files of a payload with their largest sizes in bytes."""
+ADDED_FILES = frozenset({"NOTICE", "sbom.cdx.json"})
+"""Those that the parent adds: no compile writes them."""
+COMPILED_FILES = {name: limit for name, limit in PAYLOAD_FILES.items() if name not in ADDED_FILES}
 
 SCHEMA = "compile-result/1"
 DOCUMENT_LIMIT = MIB
@@ -74,8 +80,8 @@ def _accept(out_dir: Path) -> Accepted:
     folder = out_dir / "payload"
     if folder.is_symlink() or not folder.is_dir():
         _refuse("payload is not a folder")
-    _require_names(folder, set(PAYLOAD_FILES), "the payload")
-    files = tuple(_measure(folder, name, limit) for name, limit in sorted(PAYLOAD_FILES.items()))
+    _require_names(folder, set(COMPILED_FILES), "the payload")
+    files = tuple(_measure(folder, name, limit) for name, limit in sorted(COMPILED_FILES.items()))
     document = canonical.loads(_read(out_dir / "result.json", DOCUMENT_LIMIT), strict=True, name="result.json")
     claimed, stages = _parse(document)
     found = {entry.name: {"digest": entry.digest, "size": entry.size} for entry in files}

@@ -17,6 +17,7 @@ from kernelfarm import canonical, device, digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Action, Execution, Model, Options, RecipeInputs, TargetRef, ToolIdentity
+from sbom import making
 from toolchains import runtime_build, tools
 from toolchains.target import Target
 from toolchains.tools import Tool
@@ -37,6 +38,7 @@ class Toolbox:
     ir_version: str
     abi_version: int
     execution: Execution
+    sbom_source: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def toolbox(execution: Execution | None = None, identities: Mapping[str, Tool] |
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
         execution=execution or ProcessRunner().execution(),
+        sbom_source=making.source_digest(),
     )
 
 
@@ -78,8 +81,9 @@ def require_current(job: Job) -> None:
     An edit between the keys and the end of a compile would put other bytes under these keys.
     """
     recipe = job.action.recipe
-    now = (compiler_source({name: room(name) for name in COMPILER_ROOMS}), runtime_build.source_digest())
-    if now != (recipe.compiler_source, recipe.runtime_source):
+    compiler = compiler_source({name: room(name) for name in COMPILER_ROOMS})
+    now = (compiler, runtime_build.source_digest(), making.source_digest())
+    if now != (recipe.compiler_source, recipe.runtime_source, recipe.sbom_source):
         raise FarmError(
             Code.SOURCES_CHANGED,
             "the farm's own sources changed while it compiled",
@@ -117,5 +121,6 @@ def job_of(model: Model, target: Target, options: Options, box: Toolbox) -> Job:
         tools=box.tools,
         ir_version=box.ir_version,
         abi_version=box.abi_version,
+        sbom_source=box.sbom_source,
     )
     return Job(model, target.to_json(), Action.of(model, TargetRef(target.name, target.digest), recipe, box.execution))

@@ -7,15 +7,17 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from farm import publish
+from farm import publish, staging
 from farm.bundle import require_trusted
-from kernelfarm import digest, files, layout, oci, oci_bundle
+from kernelfarm import files, layout, oci, oci_bundle
+from kernelfarm.digest import Digest
 from kernelfarm.errors import FarmError
 from kernelfarm.oci import Descriptor
-from kernelfarm.oci_bundle import BundleView
+from kernelfarm.oci_bundle import AttestationView, BundleView
 from signing import dsse
 from signing.client import Signer
 from signing.keys import PublicKey
+from signing.licences import LICENCES
 from signing.statement import SIGNATURE, Statement
 
 
@@ -34,6 +36,7 @@ def is_own(view: BundleView, public: PublicKey) -> bool:
 def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
     """Sign the statements about the bundle in `root` and add them; returns how many were not there yet.
 
+    Of a licence verdict a payload has one: a new one takes the place of the old one.
     All or nothing: the bundle is staged beside `root`, its statements verified, and renamed. One caller at a time.
     Where `root` is a link, the bundle that it leads to gets them, and the link stays.
     Raises `FarmError` for a bundle that does not verify under the signer's key, SIGNER_* when it refuses, class
@@ -48,7 +51,9 @@ def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
     sealed = signer.sign(root, wanted)
     with files.coded("the bundle could not be written", root), files.temp_folder(root.parent) as staged:
         _copy(root, staged)
-        _add(view, staged, wanted, sealed)
+        kept = [item for item in view.attestations if not _superseded(view, item, wanted)]
+        _drop(staged, [item for item in view.attestations if item not in kept])
+        _add(view, staged, kept, wanted, sealed)
         require_trusted(staged, signer)
         publish.publish(staged, root)
     return len(wanted)
@@ -60,28 +65,43 @@ def _open(view: BundleView, envelope: Descriptor, public: PublicKey) -> bytes:
 
 def _copy(root: Path, staged: Path) -> None:
     """The same files: blobs as links where the file system can (they never change), the rest copied."""
-
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copyfile(source, target)
-
-    shutil.copytree(root / "blobs", staged / "blobs", copy_function=link)
+    shutil.copytree(root / "blobs", staged / "blobs", copy_function=_link)
     for name in (layout.LAYOUT, layout.DEVICE_INDEX):
         shutil.copyfile(root / name, staged / name)
 
 
-def _add(view: BundleView, staged: Path, statements: Sequence[Statement], sealed: Sequence[bytes]) -> None:
+def link_blob(root: Path, staged: Path, blob: Digest) -> None:
+    """Have a blob of the bundle in `root` in the folder `staged` too. Raises `OSError` as the system does."""
+    _link(str(root / oci.blob_name(blob)), str(staged / oci.blob_name(blob)))
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _superseded(view: BundleView, item: AttestationView, statements: Sequence[Statement]) -> bool:
+    judged = {subject.digest for one in statements if one.predicate_type == LICENCES for subject in one.subjects}
+    if item.subject not in judged:
+        return False
+    return dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type == LICENCES
+
+
+def _drop(staged: Path, items: Sequence[AttestationView]) -> None:
+    for blob in {blob.digest for item in items for blob in (item.descriptor, item.envelope)}:
+        (staged / oci.blob_name(blob)).unlink()
+
+
+def _add(
+    view: BundleView,
+    staged: Path,
+    kept: Sequence[AttestationView],
+    statements: Sequence[Statement],
+    sealed: Sequence[bytes],
+) -> None:
     assert view.descriptor is not None
-    subjects = {item.digest: item for item in (view.descriptor, *(payload.descriptor for payload in view.payloads))}
-    manifests = [item.descriptor for item in view.attestations]
-    for statement, data in zip(statements, sealed, strict=True):
-        envelope = oci.describe(data, oci.ATTESTATION)
-        manifest = oci_bundle.attestation_manifest(subjects[statement.subjects[0].digest], envelope).encode()
-        for blob in (data, manifest, oci.EMPTY_BYTES):
-            place = staged / oci.blob_name(digest.of_bytes(blob))
-            if not place.exists():  # a blob that is there may be a link into the bundle in use
-                place.write_bytes(blob)
-        manifests.append(oci.describe(manifest, oci.MANIFEST))
-    (staged / layout.INDEX).write_bytes(oci_bundle.top_index(view.descriptor, manifests).encode())
+    subjects = (view.descriptor, *(payload.descriptor for payload in view.payloads))
+    made = staging.put_statements(staged, subjects, statements, sealed)
+    staging.write_top(staged, view.descriptor, [*(item.descriptor for item in kept), *made])

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from farm import https
-from farm.https import Peer, Response
+from farm.https import Response, Service
 from kernelfarm import digest as digests
 from kernelfarm import files
 from kernelfarm.digest import Digest
@@ -21,6 +21,8 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.store import ContentStore
 
 _CHUNK = 1 << 20
+_ELSEWHERE = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.TEMPORARY_REDIRECT)
+"""What a registry answers for a blob that it has in a storage of its own."""
 _READ_S = 300.0
 """The registry hashes what it got before it answers."""
 
@@ -42,9 +44,12 @@ class Token:
 
 
 class Repository:
-    """The blobs of one repository. Raises REGISTRY_UNREACHABLE, REGISTRY_REFUSED beside what each method says."""
+    """The blobs of one repository; an empty token is none.
 
-    def __init__(self, registry: Peer, name: str, token: Callable[[], str]) -> None:
+    Raises REGISTRY_UNREACHABLE, REGISTRY_REFUSED beside what each method says.
+    """
+
+    def __init__(self, registry: Service, name: str, token: Callable[[], str]) -> None:
         self._registry = registry
         self._path = f"v2/{name}/blobs/"
         self._token = token
@@ -54,14 +59,18 @@ class Repository:
         with self._registry.ask("HEAD", self._path + digest, headers=self._headers()) as answer:
             if answer.status_code == HTTPStatus.NOT_FOUND:
                 return False
-            self._require(answer, HTTPStatus.OK)
+            if answer.status_code not in _ELSEWHERE:
+                self._require(answer, HTTPStatus.OK)
         return True
 
-    def put(self, store: ContentStore, digest: Digest) -> None:
-        """Bring a blob of the store into the registry, unless it is there. Raises as `ContentStore.open_path` too."""
-        path = store.open_path(digest)
+    def put(self, store: ContentStore, digest: Digest) -> bool:
+        """Bring a blob of the store into the registry, as `send` does. Raises as `ContentStore.open_path` too."""
+        return self.send(store.open_path(digest), digest)
+
+    def send(self, path: Path, digest: Digest) -> bool:
+        """Bring a file of this digest into the registry, unless it is there; whether it was not."""
         if self.has(digest):
-            return
+            return False
         with self._registry.ask("POST", self._path + "uploads/", headers=self._headers()) as answer:
             self._require(answer, HTTPStatus.ACCEPTED)
             place = answer.headers.get("Location", "")
@@ -77,6 +86,7 @@ class Repository:
             )
             with asked as answer:
                 self._require(answer, HTTPStatus.CREATED)
+        return True
 
     def get(self, digest: Digest, size: int, path: Path) -> None:
         """Fetch a blob into the new file `path`, whole and verified or not at all.
@@ -86,7 +96,7 @@ class Repository:
         headers = self._headers() | {"Accept-Encoding": "identity"}
         with self._registry.ask("GET", self._path + digest, headers=headers, read_s=_READ_S) as answer:
             if answer.status_code == HTTPStatus.NOT_FOUND:
-                advice = "Run the build again."
+                advice = "Have it brought there again: run the build again, or have the release published again."
                 raise FarmError(Code.BLOB_MISSING, f"the registry does not hold {digest}", "it answers 404", advice)
             self._require(answer, HTTPStatus.OK)
             what = "a blob could not be fetched"
@@ -104,7 +114,8 @@ class Repository:
                 files.commit(stream, temp, path)
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token()}"}
+        token = self._token()
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _require(self, answer: Response, expected: HTTPStatus) -> None:
         if answer.status_code != expected:

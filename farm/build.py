@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from farm import alive, apart, bundle, cache, destination, models, runners, scheduler
+from farm import alive, apart, bundle, cache, destination, models, naming, runners, scheduler
 from farm.actions import Toolbox, job_of, toolbox
 from farm.bundle import PayloadInput, WrittenBundle
 from farm.ledger import rows
 from farm.ledger.builds import BuildRow
-from farm.ledger.nouns import RunRow
-from farm.ledger.rules import BuildState
+from farm.ledger.nouns import AttemptRow, RunRow
+from farm.ledger.rules import BuildState, Outcome
+from farm.licences import gate, materials
+from farm.licences.gate import Terms
+from farm.licences.order import LicenceOrder
+from farm.models import Taken
+from farm.payload import read_folder
 from farm.scheduler import Cell, OnChange, Session
-from kernelfarm import canonical, files, nouns
+from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Execution, Options
 from signing import client, keys
@@ -28,14 +32,13 @@ from toolchains import target as targets
 from toolchains.target import Target
 
 _RUNTIME_BYTES = 8 << 20
-_DISALLOWED = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What `farm build` was asked for. `workers` is how many processes may compile at once; 0 chooses.
 
-    `execution` says which runner compiles and in which image; None: a bare process.
+    `execution` says which runner compiles and in which image; None: a bare process. `scrub_words` may stay in no name.
     """
 
     models: tuple[Path, ...]
@@ -46,6 +49,8 @@ class Order:
     use_cache: bool = True
     workers: int = 0
     execution: Execution | None = None
+    scrub_words: tuple[str, ...] = ()
+    licences: LicenceOrder = field(default_factory=LicenceOrder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,12 @@ class Built:
     cells: tuple[Cell, ...]
     bundles: tuple[WrittenBundle, ...]
     errors: tuple[FarmError, ...]
+
+    @property
+    def taken(self) -> tuple[Taken, ...]:
+        """What was scrubbed, by model."""
+        found = {cell.model: cell.taken for cell in self.cells if cell.taken is not None}
+        return tuple(taken for _, taken in sorted(found.items()))
 
     @property
     def status(self) -> Status:
@@ -85,9 +96,11 @@ def build(
     output that cannot be written; INTERRUPTED, which says how to go on, after ctrl-C.
     """
     wanted = [targets.load(name) for name in sorted(set(order.targets))]
-    named = name_models(order)
+    named = naming.name_models(order.models, order.name, order.scrub_words)
     bundle.require_version(order.version)
+    naming.require_told(order.version or "", "--version", order.scrub_words)
     keys.find(farm.settings.home, key)
+    terms = order.licences.terms(farm.settings.home, key)
     destination.check(out, needed_space(named.values(), len(wanted)))
     alive.bury(farm.ledger, farm.settings.home.run)
     with _recorded(farm, request(order, out, key), resume) as number:
@@ -106,7 +119,7 @@ def build(
             if not wait:
                 builds.detach(number)
                 return Built(number, tuple(cells), (), tuple(_distinct(cells)))
-            written, more = _write_bundles(farm, order, out, cells, key)
+            written, more = _write_bundles(farm, order, out, cells, key, terms)
             built = Built(number, tuple(cells), tuple(written), (*_distinct(cells), *more))
             if all(error.code is not Code.STORE_MISSING for error in built.errors):
                 break
@@ -122,6 +135,7 @@ def request(order: Order, out: Path, key: str) -> dict[str, Any]:
         "models": [str(path.absolute()) for path in order.models],
         "targets": list(order.targets),
         "options": canonical.to_json(order.options),
+        "licences": canonical.to_json(order.licences),
         "execution": None if order.execution is None else canonical.to_json(order.execution),
         "out": str(out.absolute()),
         "key": key,
@@ -144,7 +158,10 @@ def resumed(row: BuildRow) -> tuple[Order, Path, str]:
         values = {field.name: kept[field.name] for field in fields(Order) if field.name in kept}
         values["models"] = tuple(Path(path) for path in values["models"])
         values["targets"] = tuple(values["targets"])
+        values["scrub_words"] = tuple(values.get("scrub_words", ()))
         values["options"] = canonical.from_json(Options, values["options"])
+        if "licences" in values:
+            values["licences"] = canonical.from_json(LicenceOrder, values["licences"])
         if values.get("execution") is not None:
             values["execution"] = canonical.from_json(Execution, values["execution"])
         return Order(**values), Path(kept["out"]), str(kept["key"])
@@ -164,15 +181,17 @@ def compile_order(
     """Compile without writing bundles; the cells by model and target. `on_begin` and the others: see `compile_jobs`."""
     refused: list[Cell] = []
     jobs = []
+    taken: dict[str, Taken] = {}
     box: Toolbox | None = None
     for name, path in named.items():
         try:
-            model = models.take_in(path, name, farm.store, scratch=farm.settings.home.cache)
+            scratch, words = farm.settings.home.cache, order.scrub_words
+            taken[name] = one = models.take_in(path, name, farm.store, scratch=scratch, words=words)
         except FarmError as error:
             refused += [Cell(name, target.name, error=error) for target in wanted]
             continue
         box = box or toolbox(order.execution, runners.tools_of(farm.settings.home, order.execution))
-        jobs += [job_of(model, target, order.options, box) for target in wanted]
+        jobs += [job_of(one.model, target, one.options(order.options), box) for target in wanted]
 
     done = scheduler.compile_jobs(
         farm,
@@ -184,42 +203,12 @@ def compile_order(
         wait=wait,
         wanted=still_wanted,
     )
-    return _ordered([*refused, *done])
+    return _ordered([*refused, *(replace(cell, taken=taken[cell.model]) for cell in done)])
 
 
 def slots(order: Order) -> int:
     """How many processes of the build's own may compile at once."""
     return order.workers or scheduler.cores()
-
-
-def name_models(order: Order) -> dict[str, Path]:
-    """The models by the names of their bundles, sorted. Raises `FarmError` USAGE for two of one name."""
-    if order.name is not None:
-        _require_name(order.name, len(order.models))
-    named: dict[str, Path] = {}
-    for path in order.models:
-        name = default_name(path) if order.name is None else order.name
-        if name in named:
-            advice = "Build them one by one, with --name."
-            raise FarmError(Code.USAGE, f"two models are named {name!r}", f"{named[name]} and {path}", advice)
-        named[name] = path
-    return dict(sorted(named.items()))
-
-
-def _require_name(name: str, count: int) -> None:
-    if count != 1:
-        advice = "Build them one by one, each with a --name, or leave it out."
-        raise FarmError(Code.USAGE, "--name fits one model only", f"{count} models are given", advice)
-    try:
-        nouns.require_file_name(name)
-    except FarmError as reason:
-        advice = "Choose another --name, or leave it out for one that the model's file gives."
-        raise FarmError(Code.USAGE, f"{name!r} cannot be the name of a bundle", reason.why, advice) from reason
-
-
-def default_name(path: Path) -> str:
-    """A bundle's name from the model's file name: other characters than letters, digits and . _ + - become a hyphen."""
-    return _DISALLOWED.sub("-", path.stem).strip("-.")[:128] or "model"
 
 
 def needed_space(paths: Iterable[Path], cells: int) -> int:
@@ -231,8 +220,11 @@ def needed_space(paths: Iterable[Path], cells: int) -> int:
     return cells * (2 * total + _RUNTIME_BYTES)
 
 
-def provenance(cell: Cell, run: RunRow) -> Provenance:
-    """How the payload of a cell was made: by the run that compiled it, be it now or long ago."""
+def provenance(cell: Cell, run: RunRow, maker: AttemptRow | None = None) -> Provenance:
+    """How the payload of a cell was made: by the run that compiled it, be it now or long ago, in its attempt `maker`.
+
+    Who compiled belongs there: a release needs builds of different workers.
+    """
     assert cell.job is not None
     action = cell.job.action
     return Provenance(
@@ -244,11 +236,13 @@ def provenance(cell: Cell, run: RunRow) -> Provenance:
         invocation_id=f"r{run.id}",
         started_on=_rfc3339(run.started_at),
         finished_on=_rfc3339(run.ended_at),
+        host={} if maker is None else {"name": maker.host, "worker": maker.worker},
+        model_before=None if cell.taken is None else cell.taken.before,
     )
 
 
 def _write_bundles(
-    farm: Session, order: Order, out: Path, cells: Sequence[Cell], key: str
+    farm: Session, order: Order, out: Path, cells: Sequence[Cell], key: str, terms: Terms
 ) -> tuple[list[WrittenBundle], list[FarmError]]:
     """The bundles of the models without a failed cell, and what went wrong with the others."""
     complete = {
@@ -261,28 +255,47 @@ def _write_bundles(
         with client.open_signer(farm.settings.home, key) as signer:
             for name, members in complete.items():
                 try:
-                    written.append(_write_bundle(farm, out / name, name, order.version, members, signer))
+                    written.append(_write_bundle(farm, out / name, name, order.version, members, signer, terms))
                 except FarmError as error:
                     errors.append(error)
     return written, errors
 
 
 def _write_bundle(
-    farm: Session, place: Path, name: str, version: str | None, cells: Sequence[Cell], signer: client.Signer
+    farm: Session,
+    place: Path,
+    name: str,
+    version: str | None,
+    cells: Sequence[Cell],
+    signer: client.Signer,
+    terms: Terms,
 ) -> WrittenBundle:
+    """A bundle of payloads that the licence gate does not deny; raises `FarmError` LICENCE_DENIED."""
     cache_folder = farm.settings.home.cache
     with files.coded("a bundle could not be prepared", cache_folder), files.temp_folder(cache_folder) as folder:
-        payloads = [
-            PayloadInput(cell.target, unpack(farm, cell, folder / cell.target), provenance(cell, _maker(farm, cell)))
-            for cell in cells
-        ]
-        return bundle.write_bundle(place, name=name, version=version, payloads=payloads, signer=signer)
+        payloads, verdicts = [], []
+        for cell in cells:
+            contents = materials.of_folder(cell.target, read_folder(unpack(farm, cell, folder / cell.target)))
+            origin = _provenance(farm, cell)
+            found = gate.verdict(contents, terms, farm.settings.home, farm.store, origin.execution.image)
+            gate.refuse_denied(found, terms.day, f"{name} for {cell.target}")
+            said = gate.statement(contents, found)
+            payloads.append(PayloadInput(cell.target, folder / cell.target, origin, said))
+            verdicts.append(found)
+        made = bundle.write_bundle(place, name=name, version=version, payloads=payloads, signer=signer)
+        return replace(made, licences=gate.summary(verdicts, terms.day))
 
 
 def unpack(farm: Session, cell: Cell, folder: Path) -> Path:
     """The payload of a done cell as files in a new folder, verified."""
     assert cell.payload is not None
     return cache.materialise(cell.payload, farm.store, folder)
+
+
+def _provenance(farm: Session, cell: Cell) -> Provenance:
+    run = _maker(farm, cell)
+    done = [item for item in farm.ledger.runs.attempts(run.id) if item.outcome is Outcome.DONE]
+    return provenance(cell, run, done[-1] if done else None)
 
 
 def _maker(farm: Session, cell: Cell) -> RunRow:

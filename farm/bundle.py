@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from farm import publish
+from farm import publish, staging
 from farm.payload import HEADER, PayloadFolder, device_index, payload_digest, read_folder
+from farm.release import versions
 from kernelfarm import digest, files, layout, nouns, oci, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -27,23 +28,18 @@ from toolchains import target
 
 __all__ = ["PayloadInput", "WrittenBundle", "payload_digest", "require_version", "write_bundle"]
 
-_VERSION = re.compile(  # semver.org, 2.0.0
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    r"(-((0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*))?"
-    r"(\+([0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*))?",
-    re.ASCII,
-)
 _ARCHITECTURES = {"x86-64": "amd64", "aarch64": "arm64", "armv7": "arm", "riscv64": "riscv64", "hexagon": "hexagon"}
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadInput:
-    """One target's payload: a folder of exactly the files that the compile child wrote, and how it was made."""
+    """One target's payload: a folder of exactly its files, how it was made, and the verdict of the licence gate."""
 
     target: str
     directory: Path
     provenance: Provenance
+    licences: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +47,14 @@ class WrittenBundle:
     """`digest` is the image index's; `payloads` holds (target's name, payload's digest), sorted.
 
     `reused`: the folder already held this very bundle, made in the same way and signed by the same key; it stayed as
-    it was.
+    it was. `licences` is what the licence gate says of all payloads together, in a few words.
     """
 
     path: Path
     digest: Digest
     payloads: tuple[tuple[str, Digest], ...]
     reused: bool
+    licences: str = ""
 
 
 @dataclass(slots=True)
@@ -89,7 +86,7 @@ def write_bundle(
         out_dir.parent.mkdir(parents=True, exist_ok=True)
     files.sweep(out_dir.parent)
     publish.recover(out_dir)
-    _require_replaceable(out_dir)
+    require_replaceable(out_dir)
     reused = _holds(out_dir, plan, payloads, signer)
     if not reused:
         _write(out_dir, plan, payloads, signer)
@@ -99,9 +96,8 @@ def write_bundle(
 
 def require_version(version: str | None) -> None:
     """Raise `FarmError` VERSION_INVALID for a text that is no semantic version."""
-    if version is not None and _VERSION.fullmatch(version) is None:
-        why = "it is no semantic version as semver.org has it"
-        raise FarmError(Code.VERSION_INVALID, f"{version!r} is not a version", why, "Write it like 1.2.0.")
+    if version is not None:
+        versions.parse(version)
 
 
 def _plan(name: str, version: str | None, payloads: Sequence[PayloadInput]) -> _Plan:
@@ -145,7 +141,7 @@ def platform_of(name: str) -> Platform:
     return Platform(_ARCHITECTURES[found.machine], "linux", variant)
 
 
-def _require_replaceable(out_dir: Path) -> None:
+def require_replaceable(out_dir: Path) -> None:
     """Only a bundle, whole or damaged, or an empty folder is ever replaced: never a folder of the user's own.
 
     Another tool's OCI layout has the same names but `media.idx`, and no index that speaks of our kinds of things.
@@ -206,44 +202,28 @@ def _write(out_dir: Path, plan: _Plan, payloads: Sequence[PayloadInput], signer:
         blobs = staged / layout.BLOB_FOLDER
         blobs.mkdir(parents=True)
         for data in plan.documents.values():
-            _put(blobs, data)
+            staging.put(staged, data)
         for expected, source in plan.sources.items():
             _copy(blobs, expected, source)
         (staged / layout.LAYOUT).write_bytes(oci.LAYOUT_BYTES)
         (staged / layout.DEVICE_INDEX).write_bytes(plan.device_index)
-        _write_top(staged, plan.index, ())
+        staging.write_top(staged, plan.index, ())
         wanted = _statements(facts.facts_of(oci_bundle.read(staged)), plan, payloads)
         sealed = signer.sign(staged, wanted)
-        _write_top(staged, plan.index, _attach(blobs, plan, wanted, sealed))
+        subjects = (plan.index, *plan.payloads.values())
+        staging.write_top(staged, plan.index, staging.put_statements(staged, subjects, wanted, sealed))
         require_trusted(staged, signer)
         publish.publish(staged, out_dir)
 
 
 def _statements(found: facts.BundleFacts, plan: _Plan, payloads: Sequence[PayloadInput]) -> list[Statement]:
-    """What has to be signed: the provenance of each payload, then the bundle."""
+    """What has to be signed: the provenance of each payload, the verdicts on their licences, then the bundle."""
     provenances = [
         item.provenance.statement(plan.payloads[item.target].digest)
         for item in sorted(payloads, key=lambda item: item.target)
     ]
-    return [*provenances, found.signature()]
-
-
-def _attach(blobs: Path, plan: _Plan, statements: Sequence[Statement], sealed: Sequence[bytes]) -> list[Descriptor]:
-    """Write each signed statement and the manifest that ties it to its subject; returns the manifests."""
-    subjects = {item.digest: item for item in (plan.index, *plan.payloads.values())}
-    _put(blobs, oci.EMPTY_BYTES)
-    manifests = []
-    for statement, data in zip(statements, sealed, strict=True):
-        envelope = oci.describe(data, oci.ATTESTATION)
-        manifest = oci_bundle.attestation_manifest(subjects[statement.subjects[0].digest], envelope).encode()
-        _put(blobs, data)
-        _put(blobs, manifest)
-        manifests.append(oci.describe(manifest, oci.MANIFEST))
-    return manifests
-
-
-def _write_top(staged: Path, index: Descriptor, attestations: Iterable[Descriptor]) -> None:
-    (staged / layout.INDEX).write_bytes(oci_bundle.top_index(index, tuple(attestations)).encode())
+    verdicts = [item.licences for item in sorted(payloads, key=lambda item: item.target) if item.licences is not None]
+    return [*provenances, *verdicts, found.signature()]
 
 
 def require_trusted(staged: Path, signer: Signer) -> None:
@@ -257,10 +237,6 @@ def require_trusted(staged: Path, signer: Signer) -> None:
         verify.require_subject(statements[name], item.subject, name)
         verify.require_about(statements[name], found, name)
     verify.require_complete(statements, found)
-
-
-def _put(blobs: Path, data: bytes) -> None:
-    (blobs / digest.hex_of(digest.of_bytes(data))).write_bytes(data)
 
 
 def _copy(blobs: Path, expected: Digest, source: Path) -> None:

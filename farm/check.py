@@ -136,7 +136,7 @@ def check(
             folder.mkdir()
         runner = runner_of(one.target)
         fed, expected = _cases(one, question, folders["read"], runner.kind)
-        blank = Report(one.name, one.target, one.payload, one.cached, _peer(expected), 0, how=_how(runner))
+        blank = Report(one.name, one.target, one.payload, one.cached, _peer(expected), 0, how=how(runner))
         if runner.kind is Kind.UNAVAILABLE:
             return replace(blank, reason=runner.reason, missing_tool=bool(target.load(one.target).run.emulator))
         try:
@@ -160,7 +160,8 @@ def runner_of(name: str) -> Runner:
     return emulator.runner(target.load(name)) if name in target.names() else Runner((), Kind.NATIVE, "")
 
 
-def _how(runner: Runner) -> str:
+def how(runner: Runner) -> str:
+    """What runs programs, for a report: "native", or the emulator with its arguments."""
     return " ".join([Path(runner.argv_prefix[0]).name, *runner.argv_prefix[1:]]) if runner.argv_prefix else "native"
 
 

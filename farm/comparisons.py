@@ -1,4 +1,4 @@
-"""The record of rebuilds: a canonical comparison/1 document for each, in the farm's state, by the payload compared."""
+"""The record of rebuilds: a canonical comparison/2 document for each, in the farm's state, by the payload compared."""
 
 from __future__ import annotations
 

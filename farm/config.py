@@ -31,6 +31,7 @@ class Config:
 
     `broker`: the address of the Redis that carries hints to workers; None: a build starts its own. `reconcile_s`:
     seconds between two looks for runs without a hint. `silence_s`: seconds that a compile may make no progress.
+    `scrub_words`: words that may stay in no name of a model or bundle.
     `visibility_s`: seconds after which Redis delivers a hint again that nobody acknowledged; 0: well above any compile.
     """
 
@@ -45,6 +46,7 @@ class Config:
     reconcile_s: float = RECONCILE_S
     silence_s: float = SILENCE_S
     visibility_s: float = 0.0
+    scrub_words: tuple[str, ...] = ()
 
     @property
     def redelivery_s(self) -> float:
@@ -62,7 +64,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
 
     FARM_HOME (state folder), FARM_LEDGER_URL, FARM_LEASE_S, FARM_CPU_S, FARM_WALL_S (limits of a compile in seconds),
     FARM_MEMORY_MIB (its address space), FARM_SILENCE_S, FARM_RECONCILE_S, FARM_VISIBILITY_S, none of them above 2^40;
-    FARM_BROKER_URL; and CI, which services of continuous integration set.
+    FARM_BROKER_URL; FARM_SCRUB_WORDS, a file with a word a line; and CI, which services of continuous integration set.
     """
     given = os.environ if environ is None else environ
     home = paths.home(given)
@@ -84,7 +86,19 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         reconcile_s=_number(given, "FARM_RECONCILE_S", RECONCILE_S),
         silence_s=_number(given, "FARM_SILENCE_S", SILENCE_S),
         visibility_s=_number(given, "FARM_VISIBILITY_S", 0.0),
+        scrub_words=_words(given.get("FARM_SCRUB_WORDS", "")),
     )
+
+
+def _words(path: str) -> tuple[str, ...]:
+    if not path:
+        return ()
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as reason:
+        advice = "Name a text file with one word a line, or unset FARM_SCRUB_WORDS."
+        raise FarmError(Code.USAGE, f"FARM_SCRUB_WORDS is {path!r}", "it cannot be read as text", advice) from reason
+    return tuple(line.strip() for line in lines if line.strip())
 
 
 def under_ci(given: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from kernelfarm.errors import FarmError
 from kernelfarm.paths import Home
 
 DISTRIBUTION = "kernel-farm"
-ROOMS = ("containers", "farm", "kernelc", "kernelfarm", "signing", "toolchains")
+ROOMS = ("containers", "farm", "kernelc", "kernelfarm", "sbom", "signing", "toolchains")
 PYTHONS = ((3, 11), (3, 15))
 """The first version that works and the first that was never tried."""
 
@@ -55,6 +55,7 @@ def examine(home: Home | None = None, *, deep: bool = False) -> list[Finding]:
         "packages": lambda: packages(importlib.metadata.packages_distributions(), _origins()),
         "tools": lambda: tools(deep=deep),
         "disassembler": lambda: [disassembler()],
+        "scanner": lambda: [scanner()],
         "store": lambda: [store(place)],
         "ledger": lambda: [ledger(place)],
         "keys": lambda: keys(place.keys),
@@ -312,6 +313,17 @@ def disassembler() -> Finding:
     except FarmError as error:
         return Finding("tools", Level.NOTE, f"no building for {' and '.join(names)}: {error.why}", error.next_step)
     return Finding("tools", Level.OK, f"llvm-objdump {disasm.DEBIAN_VERSION} for {' and '.join(names)}")
+
+
+def scanner() -> Finding:
+    """Whether `--scan` works here: without a scan every licence verdict is at best "review", which no release takes."""
+    from sbom.licence import scan
+
+    try:
+        found = scan.installed().identity
+    except FarmError as error:
+        return Finding("scanner", Level.NOTE, f"no file is scanned for licences: {error.why}", error.next_step)
+    return Finding("scanner", Level.OK, f"{found.name} {found.version} for licences")
 
 
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:

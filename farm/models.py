@@ -1,56 +1,119 @@
-"""Takes models in: checks the files, finds their external data, puts all bytes into the content store.
+"""Takes models in: checks the files, scrubs them, finds their external data, puts what is left into the content store.
 
-No model is parsed here. A limited child lists the external data of a copy in a folder of its own.
+No model is parsed here. A limited child scrubs a copy in a folder of its own, and says which bytes of external data are
+in use; these are copied here. So nothing of a model that is not computation ever reaches the store.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import shutil
 import stat
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
+from containers import result
 from containers.process import environment
 from containers.runner import Limits
-from kernelfarm import canonical, child, files
+from kernelc.frontend.scrub import rules
+from kernelfarm import canonical, child, digest, files
 from kernelfarm.digest import PREFIX, Digest
 from kernelfarm.errors import Code, FarmError
-from kernelfarm.nouns import Model, ModelFile
+from kernelfarm.nouns import Model, ModelFile, Options
 from kernelfarm.store import ContentStore
 
 MODEL_LIMIT = (1 << 31) - 1
 """Bytes of a model file: protobuf messages hold no more."""
 EXTERNAL_LIMIT = 1 << 36
-EXTERNAL_COUNT_LIMIT = 10_000
 
-_LISTER = (sys.executable, "-I", "-m", "kernelc.frontend.external")
-_LIST_LIMITS = Limits(cpu_s=60, wall_s=120.0, address_space=16 << 30, file_size=1 << 20)
+_FILE = "model.onnx"
+_SCRUBBER = (sys.executable, "-I", "-m", "kernelc.frontend.scrub")
+_LIMITS = Limits(cpu_s=300, wall_s=600.0, address_space=24 << 30, file_size=MODEL_LIMIT)
+_CHUNK = 1 << 20
 
-Lister = Callable[[Path], tuple[str, ...]]
+Scrubber = Callable[[Path], None]
+"""Scrubs the model in a folder, as `python -m kernelc.frontend.scrub` does."""
 
 
-def take_in(path: Path, name: str, store: ContentStore, *, scratch: Path, lister: Lister | None = None) -> Model:
-    """The model in a file, its bytes now in the store. `scratch` is a folder for temporary copies.
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """An input or output, `kind` number `index`, whose name held a `why`. `old` stays in this process."""
 
-    Raises `FarmError`: MODEL_* for a file that cannot be a model, PERMISSION, EXTERNAL_*, what the lister raises, or
-    an error of the store.
+    kind: str
+    index: int
+    old: str
+    new: str
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """What may be told: not the old name."""
+        return {"kind": self.kind, "index": self.index, "name": self.new, "why": self.why}
+
+    def describe(self) -> str:
+        """The same in words."""
+        return f"{self.kind} {self.index} is now {self.new}: its name held a {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A model that was taken in. `model` is what is left after scrubbing; `before` is the digest of the file as given.
+
+    `removed` counts the texts that are gone by kind.
+    """
+
+    model: Model
+    before: Digest
+    removed: Mapping[str, int]
+    renamed: tuple[Renamed, ...] = ()
+
+    def options(self, options: Options) -> Options:
+        """The options with shapes under the inputs' new names."""
+        new = {item.old: item.new for item in self.renamed if item.kind == "input"}
+        return replace(options, shapes=tuple((new.get(name, name), dims) for name, dims in options.shapes))
+
+    def to_json(self) -> dict[str, Any]:
+        """What was scrubbed, without a word of it."""
+        return {
+            "model": self.model.name,
+            "before": self.before,
+            "after": self.model.digest,
+            "removed": dict(self.removed),
+            "renamed": [item.to_json() for item in self.renamed],
+        }
+
+
+def take_in(
+    path: Path,
+    name: str,
+    store: ContentStore,
+    *,
+    scratch: Path,
+    words: Sequence[str] = (),
+    scrubber: Scrubber | None = None,
+) -> Taken:
+    """The model in a file, scrubbed, its bytes now in the store. `scratch` is a folder for temporary copies.
+
+    `words` may stay in no name. Raises `FarmError`: MODEL_* for a file that is no model, PERMISSION, EXTERNAL_*, USAGE
+    for a word that cannot be used, what the child raises, or an error of the store.
     """
     check_file(path)
     with files.coded("a model could not be prepared", scratch), files.temp_folder(scratch) as folder:
-        copy = folder / "model.onnx"
+        copy = folder / _FILE
         with files.coded(f"the model {str(path)!r} could not be copied", path):
             shutil.copyfile(path, copy)
-        size = check_file(copy)  # what was copied counts, should the file change meanwhile
-        names = (lister or list_external)(copy) if _may_have_external(copy, size) else ()
-        found = {item.name: item for item in (_find_external(path, location) for location in names)}
+        check_file(copy)  # what was copied counts, should the file change meanwhile
+        (folder / rules.WORDS).write_bytes(canonical.dumps(sorted(set(words))))
+        (scrubber or scrub)(folder)
+        report = _Report.read(folder / rules.REPORT)
         # Nothing of a model that is refused here reaches the store.
-        external = tuple(ModelFile(item.name, store.put_file(item.path), item.size) for item in found.values())
-        return Model(name, store.put_file(copy), size, external)
+        packed = _pack(path, report.ranges, folder / rules.DATA_FILE)
+        data = () if packed is None else (ModelFile(rules.DATA_FILE, store.put_file(packed), packed.stat().st_size),)
+        made = folder / rules.RESULT
+        model = Model(name, store.put_file(made), made.stat().st_size, data)
+        return Taken(model, digest.of_file(copy), report.removed, report.renamed)
 
 
 def check_file(path: Path) -> int:
@@ -81,63 +144,89 @@ def check_file(path: Path) -> int:
     return facts.st_size
 
 
-def list_external(model: Path) -> tuple[str, ...]:
-    """Where the model says that its external data lies, asked of a limited child; `model` is alone in its folder.
+def scrub(folder: Path) -> None:
+    """Have a limited child scrub the model in a folder of its own.
 
-    Raises `FarmError` CHILD_TIMEOUT or CHILD_CRASHED when the child could not tell.
+    Raises `FarmError` as the child reports it, CHILD_TIMEOUT or CHILD_CRASHED when it could not tell.
     """
-    answer = _Answer()
-    (model.parent / "tmp").mkdir()
+    (folder / "tmp").mkdir()
     ended = child.run_limited(
-        [*_LISTER, str(model)],
-        env=environment(model.parent),
-        cwd=model.parent,
-        cpu_s=_LIST_LIMITS.cpu_s,
-        wall_s=_LIST_LIMITS.wall_s,
-        address_space=_LIST_LIMITS.address_space,
-        file_size=_LIST_LIMITS.file_size,
-        on_line=answer.feed,
+        [*_SCRUBBER, str(folder)],
+        env=environment(folder),
+        cwd=folder,
+        cpu_s=_LIMITS.cpu_s,
+        wall_s=_LIMITS.wall_s,
+        address_space=_LIMITS.address_space,
+        file_size=_LIMITS.file_size,
     )
     if ended.timed_out:
-        raise FarmError(Code.CHILD_TIMEOUT, "reading the model took too long", f"more than {_LIST_LIMITS.wall_s:g} s")
-    if not ended.ok or answer.count != len(answer.names):
+        raise FarmError(Code.CHILD_TIMEOUT, "reading the model took too long", f"more than {_LIMITS.wall_s:g} s")
+    if not ended.ok:
         why = f"exit status {ended.status}" if ended.signal is None else f"signal {ended.signal}"
-        raise FarmError(
-            Code.CHILD_CRASHED, "the model could not be read", why, "Check it with the program that made it."
-        )
-    return tuple(answer.names)
+        advice = "Check it with the program that made it."
+        raise result.read_error(folder) or FarmError(Code.CHILD_CRASHED, "the model could not be read", why, advice)
 
 
-class _Answer:
-    """What the child lists: a JSON string per location, then {"external": how many}. Keeps at most a limit of them."""
+@dataclass(frozen=True, slots=True)
+class _Range:
+    location: str
+    offset: int
+    length: int
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.count = -1
 
-    def feed(self, line: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What the child said, believed for nothing but what it is about."""
+
+    removed: Mapping[str, int]
+    renamed: tuple[Renamed, ...]
+    ranges: tuple[_Range, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> _Report:
         try:
-            value: Any = canonical.loads(line.encode(), name="the list of external data")
-        except FarmError:
-            return
-        if isinstance(value, str) and len(self.names) < EXTERNAL_COUNT_LIMIT:
-            self.names.append(value)
-        elif isinstance(value, dict):
-            self.count = value.get("external", -1)
+            data: Any = canonical.loads(path.read_bytes(), name=rules.REPORT)
+            report = cls(
+                {str(kind): int(count) for kind, count in data["removed"].items()},
+                tuple(Renamed(**item) for item in data["renamed"]),
+                tuple(_Range(**item) for item in data["ranges"]),
+            )
+            if any(item.offset < 0 or item.length < 0 for item in report.ranges):
+                raise ValueError("a negative place")
+        except (FarmError, OSError, KeyError, TypeError, ValueError, AttributeError) as reason:
+            raise FarmError(Code.CHILD_CRASHED, "the model could not be read", "its report makes no sense") from reason
+        return report
 
 
-def _may_have_external(path: Path, size: int) -> bool:
-    """False only for a model without external data: an entry of it holds the key "location" as plain bytes.
+def _pack(model: Path, ranges: Sequence[_Range], target: Path) -> Path | None:
+    """Copy the bytes of external data in use into one file; None where the model has none."""
+    if not ranges:
+        return None
+    found = {location: _find_external(model, location) for location in sorted({item.location for item in ranges})}
+    with target.open("xb") as out:
+        for item in ranges:
+            source = found[item.location]
+            if item.offset + item.length > source.size:
+                why = f"it takes {item.length} bytes at {item.offset} of a file of {source.size}"
+                raise FarmError(Code.TENSOR_INVALID, "external data of the model is too short", why, "Export it again.")
+            out.write(bytes(rules.aligned(out.tell()) - out.tell()))
+            with files.coded("external data could not be read", source.path), source.path.open("rb") as stream:
+                stream.seek(item.offset)
+                _copy(stream, out, item.length)
+    return target
 
-    (onnx.proto3, TensorProto.external_data.) Saves most models a child process.
-    """
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ) as data:
-        return data.find(b"location") >= 0
+
+def _copy(stream: BinaryIO, out: BinaryIO, length: int) -> None:
+    while length:
+        data = stream.read(min(length, _CHUNK))
+        if not data:
+            raise FarmError(Code.TENSOR_INVALID, "external data of the model changed while it was read")
+        out.write(data)
+        length -= len(data)
 
 
 @dataclass(frozen=True, slots=True)
 class _External:
-    name: str
     path: Path
     size: int
 
@@ -163,7 +252,7 @@ def _find_external(model: Path, location: str) -> _External:
         raise _outside(location, "a link leads out of the model's folder")
     if not stat.S_ISREG(facts.st_mode) or facts.st_size > EXTERNAL_LIMIT:
         raise _outside(location, f"it is not a plain file of at most {EXTERNAL_LIMIT} bytes")
-    return _External(name, real, facts.st_size)
+    return _External(real, facts.st_size)
 
 
 def _outside(location: str, why: str) -> FarmError:

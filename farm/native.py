@@ -62,12 +62,12 @@ def prepare(folder: Path, target: str, work: Path) -> Runnable:
     return runnable(folder, work, target)
 
 
-def runnable(folder: Path, layout: Path, target: str) -> Runnable:
+def runnable(folder: Path, layout: Path, target: str, emulator: tuple[str, ...] = ()) -> Runnable:
     """The payload in `folder` over an existing bundle `layout`; the program is made executable."""
     program = folder / payload.PROGRAM
     with files.coded("the payload's program could not be prepared", program):
         program.chmod(0o755)
-    return Runnable(program, folder / payload.LIBRARY, layout, target)
+    return Runnable(program, folder / payload.LIBRARY, layout, target, emulator)
 
 
 def run(
@@ -85,21 +85,35 @@ def run(
     for number, feeds in enumerate(cases):
         for index, spec in enumerate(inputs):
             np.ascontiguousarray(feeds[spec.name], "<f4").tofile(work / f"in-{number}-{index}")
-        _call(ready, inputs, outputs, number, work)
+        _call(ready, _exchange(inputs, outputs, number), work, f"case {number}")
         answers.append({spec.name: _read(work / f"out-{number}-{index}", spec) for index, spec in enumerate(outputs)})
     return answers
 
 
-def _call(
-    ready: Runnable, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], number: int, work: Path
-) -> None:
-    argv = [*ready.emulator, str(ready.program.absolute()), str(ready.layout.absolute()), "--target", ready.target]
+def self_test(ready: Runnable, work: Path) -> str:
+    """What media-run says of the bundle's golden vectors, which all hold; `work` is an empty folder.
+
+    Raises as `run`.
+    """
+    log = work / "log"
+    _call(ready, ["--self-test"], work, "the golden vectors")
+    with files.coded("what media-run said could not be read", log):
+        return log.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _exchange(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], number: int) -> list[str]:
+    words = []
     for option, specs in (("in", inputs), ("out", outputs)):
         for index, spec in enumerate(specs):
-            argv += [f"--{option}put", f"{spec.name}={option}-{number}-{index}"]
+            words += [f"--{option}put", f"{spec.name}={option}-{number}-{index}"]
+    return words
+
+
+def _call(ready: Runnable, words: Sequence[str], work: Path, what: str) -> None:
+    program, layout = str(ready.program.absolute()), str(ready.layout.absolute())
     log, slower = work / "log", EMULATED if ready.emulator else 1
     ended = child.run_limited(
-        argv,
+        [*ready.emulator, program, layout, "--target", ready.target, *words],
         env=reference.environment(work),
         cwd=work,
         cpu_s=CPU_SECONDS * slower,
@@ -121,10 +135,10 @@ def _call(
         )
         raise FarmError(
             Code.DEVICE_RUN_FAILED,
-            f"media-run ended by {how} on case {number}",
+            f"media-run ended by {how} on {what}",
             said,
             "Run `farm inspect` on the bundle; if it is whole, report the model and the case.",
-            {"status": ended.status, "signal": ended.signal, "case": number},
+            {"status": ended.status, "signal": ended.signal, "case": what},
         )
 
 

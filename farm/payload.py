@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelfarm import digest, files, golden, oci
+from kernelfarm import digest, files, golden, links, oci
 from kernelfarm.device import DeviceIndex, IndexEntry
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -25,6 +25,9 @@ LIBRARY = "libmedia_engine.so"
 INCLUDE = "media_engine.h"
 HARDENING = "hardening.json"
 GOLDEN = golden.NAME
+LINKS = links.NAME
+NOTICE = "NOTICE"
+SBOM = "sbom.cdx.json"
 
 MEDIA_TYPES: Mapping[str, str] = {
     CONFIG: oci.PAYLOAD_CONFIG,
@@ -34,7 +37,10 @@ MEDIA_TYPES: Mapping[str, str] = {
     INCLUDE: "application/vnd.kernelfarm.include.v1",
     KERNELS: "application/vnd.kernelfarm.kernels.v1",
     LIBRARY: "application/vnd.kernelfarm.library.v1",
+    LINKS: "application/vnd.kernelfarm.links.v1+json",
+    NOTICE: "text/plain",
     PROGRAM: "application/vnd.kernelfarm.program.v1",
+    SBOM: "application/vnd.cyclonedx+json",
     WEIGHTS: "application/vnd.kernelfarm.weights.v1",
 }
 """Every file of a payload, all of them required, with its media type."""

@@ -15,8 +15,10 @@ from farm.payload import (
     INCLUDE,
     KERNELS,
     LIBRARY,
+    LINKS,
     MEDIA_TYPES,
     PROGRAM,
+    SBOM,
     WEIGHTS,
     as_file,
 )
@@ -25,8 +27,11 @@ from kernelfarm.device import BlobKind, PayloadHeader
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
+from kernelfarm.links import Links
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
+from sbom import read as sbom
+from sbom.parts import Hashes
 from toolchains import features, gate, products, target
 from toolchains.machines import MACHINES
 from toolchains.properties import FLOOR, Property
@@ -42,6 +47,7 @@ def check(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
     made_for = _target(payload, config, said)
     yield "header", _require_header(header, payload, config, made_for)
     yield "golden vectors", _require_golden(view, payload, config)
+    yield "bill of materials", require_sbom(view, payload)
     yield "hardening", _require_hardening(view, payload, made_for, said)
 
 
@@ -101,6 +107,25 @@ def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str,
         raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not list its tensors") from reason
     values = sum(found.outputs) // golden.ELEMENT_BYTES
     return f"{len(found.cases)} cases of {values} values within {found.absolute:.3g} + {found.relative:.3g} * |b|"
+
+
+def require_sbom(view: BundleView, payload: PayloadView) -> str:
+    """The bill is valid, and lists exactly the payload's files, read again here, and what was linked into them."""
+    blob, linked_blob = payload.files[SBOM], payload.files[LINKS]
+    name = oci.blob_name(blob.digest)
+    found = sbom.read(view.folder.read_blob(blob), name)
+    linked = canonical.decode(Links, view.folder.read_blob(linked_blob), name=oci.blob_name(linked_blob.digest))
+    hashes = {}
+    for title, each in sorted(payload.files.items()):
+        if title != SBOM:
+            with as_file(view, each, title) as path:
+                hashes[title] = Hashes.of_file(path)
+    try:
+        model = str(_json(view, payload.files[CONFIG])["model"]["digest"])
+    except (KeyError, TypeError) as reason:
+        raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not name its model") from reason
+    sbom.require_fits(found, hashes, linked, model, name)
+    return f"{len(found.components)} components, {len(linked.sources)} sources, {found.serial}"
 
 
 def _require_hardening(view: BundleView, payload: PayloadView, known: Target, said: Mapping[str, Any]) -> str:

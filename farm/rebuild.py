@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import locale
 import os
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 
 from containers.process import ProcessRunner
 from containers.runner import Progress, Runner
-from farm import actions, attest, comparisons, differences, elsewhere, places, runners, subject, worker
+from farm import actions, attest, comparisons, describe, differences, elsewhere, places, runners, subject, worker
 from farm.actions import Job, Toolbox
 from farm.config import Config
 from farm.differences import Difference
@@ -147,7 +148,8 @@ def rebuild(settings: Config, question: Question, *, on_progress: OnProgress = i
     for payload in _in_order(_wanted(view, question.targets), chosen):
         made = origin_of(view, payload)
         job = same_job(made, box)
-        subject.take_model(made.model, ContentStore(home.store), question.model, home.cache)
+        words = settings.scrub_words
+        subject.take_model(made.model, ContentStore(home.store), question.model, home.cache, words)
         one = _rebuild(settings, view, payload, job, chosen, question.runner, on_progress)
         comparisons.record(home, one.comparison)
         rebuilt.append(Rebuilt(made.model.name, payload.target, one.comparison, one.differences, unvaried))
@@ -262,7 +264,7 @@ def _rebuild(
             limits=settings.limits,
             on_progress=lambda progress: on_progress(payload.target, progress),
         )
-        rebuilt = payload_digest(accepted.folder)
+        rebuilt = payload_digest(describe.completed(job, accepted).folder)
         unlike: tuple[Difference, ...] = ()
         if rebuilt != payload.digest:
             first = subject.extract(view, payload, work / "first")
@@ -274,6 +276,8 @@ def _rebuild(
         job.action.execution,
         tuple(variation.value for variation in chosen),
         tuple(item.found for item in unlike),
+        worker=f"rebuild@{socket.gethostname()}",  # one name for all of a host's: they count as one worker
+        host=socket.gethostname(),
     )
     return Rebuilt(job.model.name, payload.target, comparison, unlike)
 

@@ -24,6 +24,7 @@ from farm.config import Config
 from farm.ledger import rules
 from farm.ledger.ledger import Ledger, opened
 from farm.ledger.nouns import CacheRow, RunRow
+from farm.models import Taken
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload, RunState
@@ -51,7 +52,8 @@ class Session:
 class Cell:
     """One job of a build, as it stands: from the cache, or waiting for a run, or failed before it had one.
 
-    `trouble` says what is wrong with the way to the workers while its run is queued; empty when nothing is.
+    `trouble` says what is wrong with the way to the workers while its run is queued; empty when nothing is. `taken`
+    says what was scrubbed from the model.
     """
 
     model: str
@@ -62,6 +64,7 @@ class Cell:
     payload: Payload | None = None
     error: FarmError | None = None
     trouble: str = ""
+    taken: Taken | None = None
 
     @property
     def state(self) -> RunState:

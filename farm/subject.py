@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from farm import apart, build, cache, cases, models, native, runners, scheduler
+from farm import apart, build, cache, cases, models, naming, native, runners, scheduler
 from farm.build import Order
 from farm.cases import TensorSpec
 from farm.config import Config
@@ -100,8 +100,9 @@ def compiled(
     wanted = target.load(target_name)
     with scheduler.session(settings) as farm, files.temp_folder(settings.home.cache) as work:
         execution = runners.choose(settings.home).runner.execution()
-        order = Order((path,), (target_name,), options, workers=1, execution=execution)
-        named = {name or build.default_name(path): path}
+        words = settings.scrub_words
+        order = Order((path,), (target_name,), options, workers=1, execution=execution, scrub_words=words)
+        named = {name or naming.default_name(path, words): path}
 
         def ready(turn: int) -> Subject:
             with apart.wanting(farm, {"models": [str(path.absolute())], "targets": [target_name]}) as begin:
@@ -131,7 +132,7 @@ def from_bundle(settings: Config, root: Path, target_name: str, model_path: Path
     home = settings.home.create()
     with files.temp_folder(home.cache) as work:
         folder = extract(view, found, work / "payload")
-        unpacked = _find_model(model, ContentStore(home.store), model_path, work)
+        unpacked = _find_model(model, ContentStore(home.store), model_path, work, settings.scrub_words)
         ready = native.runnable(folder, root, target_name)
         yield Subject(model.name, target_name, found.digest, True, unpacked, ready, _config(folder))
 
@@ -161,21 +162,25 @@ def _unpack_model(model: Model, store: ContentStore, folder: Path) -> Path:
     return folder / MODEL_FILE
 
 
-def _find_model(model: Model, store: ContentStore, given: Path | None, work: Path) -> Path:
+def _find_model(model: Model, store: ContentStore, given: Path | None, work: Path, words: Sequence[str]) -> Path:
     missing = [item for item in (model.digest, *(file.digest for file in model.external)) if not store.has(item)]
     if given is not None:
-        taken = models.take_in(given, model.name, store, scratch=work)
+        taken = models.take_in(given, model.name, store, scratch=work, words=words).model
         if taken != model:
-            raise _unavailable(model, f"{given.name} is another model: {taken.digest}")
+            hint = "" if words else "; words that were scrubbed from it belong in the file that FARM_SCRUB_WORDS names"
+            raise _unavailable(model, f"{given.name} is another model: {taken.digest}{hint}")
     elif missing:
         raise _unavailable(model, f"the store lacks {missing[0]}")
     return _unpack_model(model, store, work / "model")
 
 
-def take_model(model: Model, store: ContentStore, given: Path | None, scratch: Path) -> None:
-    """Make sure that the store holds the model's bytes, taking them in from `given`; raises MODEL_UNAVAILABLE."""
+def take_model(model: Model, store: ContentStore, given: Path | None, scratch: Path, words: Sequence[str] = ()) -> None:
+    """Make sure that the store holds the model's bytes, taking them in from `given` without `words`.
+
+    Raises `FarmError` MODEL_UNAVAILABLE.
+    """
     with files.temp_folder(scratch) as work:
-        _find_model(model, store, given, work)
+        _find_model(model, store, given, work, words)
 
 
 def _unavailable(model: Model, why: str) -> FarmError:

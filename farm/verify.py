@@ -26,9 +26,11 @@ from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.layout import Limits, fault
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import AttestationView, BundleView, PayloadView
-from signing import comparison, dsse, facts, verify
+from signing import comparison, dsse, facts, licences, verify
 from signing.comparison import COMPARISON
 from signing.keys import PublicKey
+from signing.licences import LICENCES
+from signing.release import RELEASE, Release
 from signing.statement import PROVENANCE, Provenance, Statement
 
 PayloadCheck = Callable[[BundleView, PayloadView], Iterator[tuple[str, str]]]
@@ -216,7 +218,16 @@ def _read_statements(report: Report, view: BundleView) -> dict[str, Statement]:
 
 def _label(view: BundleView, item: AttestationView) -> str:
     targets = {payload.digest: payload.target for payload in view.payloads}
-    return f"{_kind(view, item)} of {targets[item.subject]}" if item.subject in targets else "signature"
+    return f"{_kind(view, item)} of {targets[item.subject]}" if item.subject in targets else _about_index(view, item)
+
+
+def _about_index(view: BundleView, item: AttestationView) -> str:
+    """As `_kind`, for what speaks about the whole bundle."""
+    try:
+        _keyid, statement = dsse.read_unverified(view.folder.read_blob(item.envelope))
+    except FarmError:
+        return "signature"
+    return "release" if statement.predicate_type == RELEASE else "signature"
 
 
 def _kind(view: BundleView, item: AttestationView) -> str:
@@ -225,11 +236,16 @@ def _kind(view: BundleView, item: AttestationView) -> str:
         _keyid, statement = dsse.read_unverified(view.folder.read_blob(item.envelope))
     except FarmError:
         return "provenance"
-    return "comparison" if statement.predicate_type == COMPARISON else "provenance"
+    return {COMPARISON: "comparison", LICENCES: "licences"}.get(statement.predicate_type, "provenance")
 
 
 def _said(statement: Statement, name: str) -> str:
-    """What a comparison found, for the report; nothing for other statements."""
+    """What a comparison found or a release says, for the report; nothing for other statements."""
+    if statement.predicate_type == RELEASE:
+        found = Release.from_statement(statement, name)
+        return f": {found.version} for {found.channel}, {found.level}, from {found.source.kind} {found.source.name}"
+    if statement.predicate_type == LICENCES:
+        return f": {licences.describe(statement)}"
     if statement.predicate_type != COMPARISON:
         return ""
     return f": {comparison.describe(comparison.from_statement(statement, name))}"

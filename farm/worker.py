@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from containers.result import Accepted
 from containers.runner import Runner, Tag
-from farm import config, runners
+from farm import config, describe, runners
 from farm.actions import Job, require_current
 from farm.config import Config
 from farm.heart import Heart
@@ -143,6 +143,7 @@ class Worker:
                     objects=None if row.salt else cache.folder(job),  # a run with a salt is to stand alone
                     tag=Tag(row.id, lease.fencing),
                 )
+                accepted = describe.completed(job, accepted)
                 self.recheck(job)
                 payload = take_in(job, accepted, self.store)
                 cache.merge(job, accepted.objects)

@@ -23,13 +23,14 @@ from kernelc.lowering.table import table_source
 from kernelc.numerics.golden import golden_of
 from kernelc.report import configuration, layout_document, schedule_document
 from kernelc.request import Request
-from kernelfarm import canonical, device, digest, files, golden, objects
+from kernelfarm import canonical, device, digest, files, golden, links, objects
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
-from toolchains import features, gate, products, runtime_build, zig
+from toolchains import features, gate, origins, products, runtime_build, zig
 from toolchains.machines import MACHINES
 from toolchains.target import Target
+from toolchains.zig import Link
 
 KERNELS, WEIGHTS, HARDENING, CONFIG = "kernels.so", "weights.bin", "hardening.json", "config.json"
 GOLDEN = golden.NAME
@@ -92,7 +93,8 @@ def compile_model(request: Request, in_dir: Path, out_dir: Path, progress: Progr
 
 
 def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph, Sequence[Group]]:
-    """The graph as imported, the simplified one, and the groups of that."""
+    """The graph as imported, the simplified one, and the groups of that. The payload says that it was scrubbed."""
+    frontend.require_scrubbed(in_dir / request.model)
     imported = frontend.load(in_dir / request.model, request.shapes)
     stages.graph("import", imported)
     graph = frontend.simplify(imported, lambda name, result: stages.graph(f"simplify-{name}", result))
@@ -128,17 +130,24 @@ def _back(
     stages.json("linalg", {symbol: kernel.digest for symbol, kernel in program.kernels.items()})
     _write(payload / WEIGHTS, program.weights.data)
     stages.record("weights", digest.of_bytes(program.weights.data))
-    _link(program, request, entries, work, payload / KERNELS, stages)
+    linked, compiled = _link(program, request, entries, work, payload / KERNELS, stages)
     kernels = gate.require(target, gate.inspect(payload / KERNELS, program.kernels))
-    _runtime(target, work, payload, stages)
+    found = origins.document((linked, *_runtime(target, work, payload, stages)), compiled)
+    _write(payload / links.NAME, canonical.encode(found))
+    stages.record("links", digest.of_file(payload / links.NAME))
     report = dataclasses.replace(kernels, products=products.require_both(target, payload))
     _write(payload / HARDENING, canonical.encode(report))
     stages.record("gate", digest.of_file(payload / HARDENING))
     return program
 
 
-def _link(program: Program, request: Request, entries: _Objects, work: Path, output: Path, stages: Stages) -> None:
-    """Compile or take the objects, and link them. Progress tells them apart: "group" was compiled, "reused" taken."""
+def _link(
+    program: Program, request: Request, entries: _Objects, work: Path, output: Path, stages: Stages
+) -> tuple[Link, set[Path]]:
+    """Compile or take the objects, and link them; the link, and the objects that come from the model.
+
+    Progress tells objects apart: "group" was compiled, "reused" taken.
+    """
     folder = work / "link"
     folder.mkdir()
     entries.fresh.mkdir()
@@ -159,15 +168,18 @@ def _link(program: Program, request: Request, entries: _Objects, work: Path, out
     shutil.copyfile(runtime_build.source_root() / "include" / "kf_abi.h", folder / "kf_abi.h")
     stages.record("table", digest.of_file(table))
     zig.compile_c(table, table.with_suffix(".o"), target)
-    zig.link_kernels([*(made.path for made in built.values()), table.with_suffix(".o")], output, target)
+    compiled = {made.path for made in built.values()}
+    link = zig.link_kernels([*compiled, table.with_suffix(".o")], output, target)
     stages.record("link", digest.of_file(output))
+    return link, compiled
 
 
-def _runtime(target: Target, work: Path, payload: Path, stages: Stages) -> None:
+def _runtime(target: Target, work: Path, payload: Path, stages: Stages) -> tuple[Link, ...]:
     folder = work / "runtime"
     folder.mkdir()
-    written = runtime_build.build_runtime(target, payload, folder)
-    stages.json("runtime", {path.name: digest.of_file(path) for path in sorted(written)})
+    built = runtime_build.build_runtime(target, payload, folder)
+    stages.json("runtime", {path.name: digest.of_file(path) for path in sorted(built.files)})
+    return built.links
 
 
 def _header(target: Target, payload: Path) -> PayloadHeader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kernelc.frontend.scrub import rules
 from kernelc.graph import Graph, Port
 from kernelc.layout.segments import Use
 from kernelc.lowering.operands import Operand, PortOperand
@@ -54,6 +55,7 @@ def configuration(
         "target": {"name": target.name, "digest": target.digest},
         "inputs": [_tensor(graph, port) for port in graph.inputs],
         "outputs": [_tensor(graph, port) for port in graph.outputs],
+        "scrub": rules.document(*([port.name for port in ports] for ports in (graph.inputs, graph.outputs))),
         "ir_version": device.IR_VERSION,
         "abi_version": device.ABI_VERSION,
         "groups": [

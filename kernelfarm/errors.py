@@ -2,7 +2,7 @@
 
 Codes are stable: a member may be added, never renumbered. Ranges: 01xx usage and targets, 02xx model and frontend,
 03xx compile and child processes, 04xx store and bundle, 05xx signing and verification, 06xx ledger and worker,
-07xx environment, 08xx device runtime, check and bench, 09xx internal.
+07xx environment, 08xx device runtime, check and bench, 09xx internal, 10xx release and registry.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Code(Enum):
     SHAPE_MISMATCH = ("FARM-E0212", Status.USAGE, "a given shape does not fit the model")
     SHAPE_NOT_INFERRED = ("FARM-E0213", Status.BAD, "a shape cannot be inferred")
     TENSOR_INVALID = ("FARM-E0214", Status.BAD, "a tensor of the model is invalid")
+    MODEL_NOT_SCRUBBED = ("FARM-E0217", Status.BAD, "a model was not scrubbed")
     MEDIA_REJECTED = ("FARM-E0215", Status.BAD, "media dialect text does not parse")
     MEDIA_INVALID = ("FARM-E0216", Status.BAD, "a media operation is invalid")
     MODEL_MISSING = ("FARM-E0241", Status.BAD, "the model file is missing")
@@ -100,6 +101,7 @@ class Code(Enum):
     PAYLOAD_INVALID = ("FARM-E0427", Status.BAD, "not a payload")
     OUTPUT_FOREIGN = ("FARM-E0428", Status.USAGE, "the output folder is not a bundle")
     VERSION_INVALID = ("FARM-E0429", Status.USAGE, "not a semantic version")
+    SBOM_INVALID = ("FARM-E0431", Status.BAD, "not the bill of materials of a payload")
     INSPECT_UNKNOWN = ("FARM-E0430", Status.BAD, "a file of a kind that is not known")
 
     # 05xx signing and verification
@@ -121,6 +123,12 @@ class Code(Enum):
     SIGNER_PROTOCOL = ("FARM-E0531", Status.BAD, "a message to or from the signer is malformed")
     SIGNER_UNREACHABLE = ("FARM-E0532", Status.ENVIRONMENT, "the signer cannot be reached")
     SIGNER_PEER = ("FARM-E0533", Status.REFUSED, "the signer serves its own user only")
+    LICENCE_DENIED = ("FARM-E0540", Status.REFUSED, "a licence is refused by the policy")
+    LICENCE_REVIEW = ("FARM-E0541", Status.REFUSED, "a licence wants a review")
+    LICENCE_INVALID = ("FARM-E0542", Status.USAGE, "not a licence expression")
+    LICENCE_POLICY_INVALID = ("FARM-E0543", Status.USAGE, "not a licence policy")
+    WAIVER_INVALID = ("FARM-E0544", Status.USAGE, "not a usable waiver")
+    SCAN_FAILED = ("FARM-E0545", Status.BAD, "the licence scan failed")
 
     # 06xx ledger and worker
     LEDGER_UNAVAILABLE = ("FARM-E0601", Status.ENVIRONMENT, "the ledger cannot be used")
@@ -157,6 +165,7 @@ class Code(Enum):
     PATH_TOO_LONG = ("FARM-E0707", Status.ENVIRONMENT, "a path is too long")
     TOOL_MISSING = ("FARM-E0730", Status.ENVIRONMENT, "a pinned tool is missing")
     TOOL_CHANGED = ("FARM-E0731", Status.ENVIRONMENT, "an installed tool is not the one that was pinned")
+    SCAN_TOOLS_MISSING = ("FARM-E0732", Status.ENVIRONMENT, "the licence scanner is not installed")
     PIN_GONE = ("FARM-E0740", Status.ENVIRONMENT, "a pin is no longer served")
     PINS_INVALID = ("FARM-E0741", Status.BAD, "not a lock of the image")
     IMAGE_INVALID = ("FARM-E0742", Status.BAD, "the image is not what it should be")
@@ -182,6 +191,30 @@ class Code(Enum):
     # 09xx internal
     INTERNAL = ("FARM-E0901", Status.BAD, "internal error")
     NOT_JSON = ("FARM-E0902", Status.BAD, "a value has no canonical JSON form")
+
+    # 10xx release and registry
+    BUMP_TOO_LOW = ("FARM-E1001", Status.REFUSED, "a version would hide a change")
+    VERSION_NOT_NEXT = ("FARM-E1002", Status.REFUSED, "a version does not follow those released")
+    SOURCE_DIRTY = ("FARM-E1003", Status.REFUSED, "the farm's sources are not those of a commit")
+    BUILDS_TOO_FEW = ("FARM-E1004", Status.REFUSED, "too few builds agree")
+    BUILDS_DISAGREE = ("FARM-E1005", Status.REFUSED, "builds of a payload disagree")
+    TARGETS_INCOMPLETE = ("FARM-E1006", Status.REFUSED, "a target that the channel demands is missing")
+    CHANNEL_REFUSED = ("FARM-E1007", Status.REFUSED, "the channel does not take such a version")
+    CHANNELS_INVALID = ("FARM-E1008", Status.USAGE, "not a list of release channels")
+    NOT_RELEASED = ("FARM-E1009", Status.REFUSED, "the bundle is not a release")
+    RELEASE_EXISTS = ("FARM-E1010", Status.REFUSED, "the version is published with other content")
+    RELEASE_UNKNOWN = ("FARM-E1011", Status.BAD, "no such release is published")
+    RELEASE_WITHDRAWN = ("FARM-E1012", Status.REFUSED, "the release is withdrawn")
+    REFERENCE_INVALID = ("FARM-E1020", Status.USAGE, "not a reference to a registry")
+    MANIFEST_MISSING = ("FARM-E1021", Status.BAD, "the registry does not hold a document")
+    MANIFEST_REPLACED = ("FARM-E1022", Status.BAD, "a document of the registry is not what its digest says")
+    TAG_MOVED = ("FARM-E1023", Status.BAD, "a tag is not where the release log says")
+    LOG_INVALID = ("FARM-E1024", Status.BAD, "the release log is damaged")
+    LOG_BEHIND = ("FARM-E1025", Status.BAD, "the registry shows an older state than was seen before")
+    LOG_FORKED = ("FARM-E1026", Status.BAD, "the release log was rewritten")
+    CREDENTIALS_REFUSED = ("FARM-E1027", Status.ENVIRONMENT, "the registry does not let us in")
+    LOCKFILE_INVALID = ("FARM-E1030", Status.USAGE, "not a lock file of a consumer")
+    OFFLINE = ("FARM-E1031", Status.ENVIRONMENT, "something is not here, and the network is off")
 
     def __init__(self, number: str, status: Status, title: str) -> None:
         self.number = number

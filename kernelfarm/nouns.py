@@ -54,7 +54,7 @@ class Model:
     def __post_init__(self) -> None:
         require_file_name(self.name)
         _require_size(self.size)
-        _sort(self, "external", lambda item: item.name)
+        sort_field(self, "external", lambda item: item.name)
 
     @property
     def identity(self) -> Digest:
@@ -74,7 +74,7 @@ class Options:
             if any(dim < 1 for dim in dims):
                 what = f"the shape of {name or 'the input'} has a dimension below 1"
                 raise FarmError(Code.USAGE, what, "a tensor has at least one element", "Write it like 1x3x48x192.")
-        _sort(self, "shapes", lambda item: item[0])
+        sort_field(self, "shapes", lambda item: item[0])
 
     @classmethod
     def of(cls, shapes: Mapping[str, Iterable[int]]) -> Options:
@@ -102,9 +102,9 @@ class Request:
     labels: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        _sort(self, "models", lambda item: item.name)
-        _sort(self, "targets", lambda item: item.name)
-        _sort(self, "labels", lambda item: item[0])
+        sort_field(self, "models", lambda item: item.name)
+        sort_field(self, "targets", lambda item: item.name)
+        sort_field(self, "labels", lambda item: item[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ class RecipeInputs:
 
     `model_digest` is `Model.identity`; `target_digest` the target file's; the source digests are `digest.of_tree` of
     the compiler's rooms and of the runtime; `tuning_db` is None where a build replays no tuning database.
+    `sbom_source` covers what writes the bill of materials, its libraries too; None where none is written.
     """
 
     SCHEMA: ClassVar[str] = "recipe/1"
@@ -134,9 +135,10 @@ class RecipeInputs:
     ir_version: str
     abi_version: int
     tuning_db: Digest | None = None
+    sbom_source: Digest | None = None
 
     def __post_init__(self) -> None:
-        _sort(self, "tools", lambda item: item.name)
+        sort_field(self, "tools", lambda item: item.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,7 @@ class Payload:
     files: tuple[PayloadFile, ...]
 
     def __post_init__(self) -> None:
-        _sort(self, "files", lambda item: item.name)
+        sort_field(self, "files", lambda item: item.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,19 +292,24 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An independent rebuild beside the original. `varied` names what was different about the second execution."""
+    """An independent rebuild beside the original. `varied` names what was different about the second execution.
 
-    SCHEMA: ClassVar[str] = "comparison/1"
+    `worker` and `host` are the names of who compiled again, and where; empty where that is not known.
+    """
+
+    SCHEMA: ClassVar[str] = "comparison/2"
     recipe_key: Digest
     original: Digest
     rebuilt: Digest
     execution: Execution
     varied: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
+    worker: str = ""
+    host: str = ""
 
     def __post_init__(self) -> None:
-        _sort(self, "varied", lambda item: item)
-        _sort(self, "differences", lambda item: item.name)
+        sort_field(self, "varied", lambda item: item)
+        sort_field(self, "differences", lambda item: item.name)
         if self.same and self.differences:
             raise FarmError(Code.SCHEMA_MISMATCH, "equal payloads cannot have differences")
 
@@ -326,7 +333,7 @@ class Bundle:
 
     def __post_init__(self) -> None:
         require_file_name(self.name)
-        _sort(self, "payloads", lambda item: item.target_name)
+        sort_field(self, "payloads", lambda item: item.target_name)
 
 
 def require_file_name(name: str) -> str:
@@ -345,7 +352,7 @@ def _require_size(size: int) -> None:
         raise FarmError(Code.SCHEMA_MISMATCH, f"{size} is not a size")
 
 
-def _sort(noun: object, name: str, key: Callable[[Any], str]) -> None:
+def sort_field(noun: object, name: str, key: Callable[[Any], str]) -> None:
     """Sort a tuple of a frozen noun while it is made; two items of one key would make the order matter: refused."""
     items = tuple(sorted(getattr(noun, name), key=key))
     for first, second in pairwise(items):

@@ -21,7 +21,8 @@ from kernelfarm.oci import Descriptor, Index, Manifest
 CONFIG = "config.json"
 
 _TARGET = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
-_EMPTY = oci.describe(oci.EMPTY_BYTES, oci.EMPTY)
+EMPTY = oci.describe(oci.EMPTY_BYTES, oci.EMPTY)
+"""The config of whatever is no image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def top_index(bundle: Descriptor, attestations: Sequence[Descriptor]) -> Index:
 
 def attestation_manifest(subject: Descriptor, envelope: Descriptor) -> Manifest:
     """The manifest that ties a signed statement, a blob, to the manifest or index that it speaks about."""
-    return Manifest(oci.ATTESTATION, _EMPTY, (oci.bare(envelope),), oci.bare(subject))
+    return Manifest(oci.ATTESTATION, EMPTY, (oci.bare(envelope),), oci.bare(subject))
 
 
 def _read_top(view: BundleView, top: Index) -> None:

@@ -19,6 +19,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {"requirements/run.txt": (), "requirements/dev.txt": ("dev",)}
+SCAN, SCAN_LOCK = "requirements/scan.in", "requirements/scan.txt"
+"""ScanCode has an environment of its own: its requirements lie in a file, not in pyproject.toml."""
 MARK = "# dependency tables: sha256:"
 
 
@@ -42,6 +44,30 @@ def problems(name: str, extras: tuple[str, ...]) -> list[str]:
     found = []
     if not text.startswith(MARK + inputs_digest(extras)):
         found.append("pyproject.toml's dependencies changed since it was resolved")
+    return found + pin_problems(text, wanted(extras))
+
+
+def scan_wanted() -> list[str]:
+    """Direct requirements of the scanner's environment, sorted."""
+    lines = (ROOT / SCAN).read_text(encoding="utf-8").splitlines()
+    return sorted(line for line in lines if line and not line.startswith("#"))
+
+
+def scan_problems() -> list[str]:
+    """As `problems`, of the scanner's lock."""
+    text = (ROOT / SCAN_LOCK).read_text(encoding="utf-8")
+    stale = [] if text.startswith(mark_of(scan_wanted())) else [f"{SCAN} changed since it was resolved"]
+    return stale + pin_problems(text, scan_wanted())
+
+
+def mark_of(requirements: list[str]) -> str:
+    """The first line of a lock of these requirements."""
+    return MARK + hashlib.sha256(json.dumps(requirements).encode()).hexdigest()
+
+
+def pin_problems(text: str, requirements: list[str]) -> list[str]:
+    """Pins without a hash or outside their range, and registries that a lock names."""
+    found = []
     logical = re.sub(r"\\\n", " ", text).splitlines()
     pins = {}
     for line in logical:
@@ -50,7 +76,7 @@ def problems(name: str, extras: tuple[str, ...]) -> list[str]:
             pins[canonicalize_name(match[1])] = match[2]
             if "--hash=sha256:" not in line:
                 found.append(f"{match[1]} has no hash")
-    for requirement in map(Requirement, wanted(extras)):
+    for requirement in map(Requirement, requirements):
         pin = pins.get(canonicalize_name(requirement.name))
         if pin is None or not requirement.specifier.contains(pin):
             found.append(f"{requirement} is pinned as {pin}")
@@ -63,17 +89,22 @@ def write() -> None:
     """Resolve again with pip-compile and put the digest on top."""
     for name, extras in LOCKS.items():
         constraint = ["--constraint=requirements/run.txt"] if extras else []
-        subprocess.run(
-            [sys.executable, "-m", "piptools", "compile", "--quiet", "--generate-hashes", "--allow-unsafe",
-             "--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host",
-             "--no-header", "--no-annotate",
-             *[f"--extra={extra}" for extra in extras], *constraint, f"--output-file={name}", "pyproject.toml"],
-            cwd=ROOT, check=True,
-        )  # fmt: skip
-        path = ROOT / name
-        body = path.read_text(encoding="utf-8")
-        body = body[body.index("\n") + 1 :] if body.startswith(MARK) else body
-        path.write_text(f"{MARK}{inputs_digest(extras)}\n{body}", encoding="utf-8")
+        resolve(name, "pyproject.toml", mark_of(wanted(extras)), [f"--extra={extra}" for extra in extras] + constraint)
+    resolve(SCAN_LOCK, SCAN, mark_of(scan_wanted()), [])
+
+
+def resolve(name: str, source: str, mark: str, options: list[str]) -> None:
+    """Make one lock anew; what it pins already stays where it fits."""
+    subprocess.run(
+        [sys.executable, "-m", "piptools", "compile", "--quiet", "--generate-hashes", "--allow-unsafe",
+         "--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host",
+         "--no-header", "--no-annotate", *options, f"--output-file={name}", source],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+    path = ROOT / name
+    body = path.read_text(encoding="utf-8")
+    body = body[body.index("\n") + 1 :] if body.startswith(MARK) else body
+    path.write_text(f"{mark}\n{body}", encoding="utf-8")
 
 
 def main() -> int:
@@ -81,10 +112,10 @@ def main() -> int:
     if sys.argv[1:] == ["--write"]:
         write()
     bad = 0
-    for name, extras in LOCKS.items():
-        for problem in problems(name, extras):
-            print(f"{name}: {problem}. Run: make lock")
-            bad = 1
+    checked = [(name, problem) for name, extras in LOCKS.items() for problem in problems(name, extras)]
+    for name, problem in checked + [(SCAN_LOCK, problem) for problem in scan_problems()]:
+        print(f"{name}: {problem}. Run: make lock")
+        bad = 1
     if not bad:
         print("locks are fresh")
     return bad

@@ -4,7 +4,7 @@
 set -euo pipefail
 declare -A package=(
     [redis-server]=redis-server [dockerd]=docker.io [postgres]=postgresql [docker-registry]=docker-registry
-    [bwrap]=bubblewrap [ip]=iproute2
+    [bwrap]=bubblewrap [ip]=iproute2 [node]=nodejs [npm]=npm
 )
 PATH=$PATH:/usr/sbin:/sbin:$(printf '%s:' /usr/lib/postgresql/*/bin)
 missing=()

@@ -55,6 +55,21 @@ class SocketSigner:
             "layout": str(layout.absolute()),
             "statements": [statement.to_json() for statement in statements],
         }
+        return self._sealed(request, statements)
+
+    def waive(self, statement: Statement) -> bytes:
+        """A signed licence waiver, as `signing.waiver` makes its statement; raises as `Signer.sign`."""
+        request = {"schema": "sign-request/1", "do": "waive", "statement": statement.to_json()}
+        (data,) = self._sealed(request, [statement])
+        return data
+
+    def withdraw(self, statement: Statement) -> bytes:
+        """A signed withdrawal for a registry's log, of a bundle that need not be here; raises as `Signer.sign`."""
+        request = {"schema": "sign-request/1", "do": "withdraw", "statement": statement.to_json()}
+        (data,) = self._sealed(request, [statement])
+        return data
+
+    def _sealed(self, request: dict[str, Any], statements: Sequence[Statement]) -> list[bytes]:
         sealed = _ask(self.socket, request).get("sealed")
         if not isinstance(sealed, list) or len(sealed) != len(statements):
             raise FarmError(Code.SIGNER_PROTOCOL, "the signer's reply does not fit the request")
@@ -71,7 +86,7 @@ def socket_of(home: Home, name: str = keys.DEFAULT) -> Path:
 
 
 @contextlib.contextmanager
-def open_signer(home: Home, name: str = keys.DEFAULT) -> Iterator[Signer]:
+def open_signer(home: Home, name: str = keys.DEFAULT) -> Iterator[SocketSigner]:
     """A signer for the key `name`: a running `farm signer`, else a process of its own that ends with the block.
 
     Raises `FarmError` KEY_MISSING with the command that makes a key; KEY_EXPOSED and others of `keys.load_private`;

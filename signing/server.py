@@ -5,10 +5,10 @@ computes every digest from the bytes, and signs a statement only if it says of t
 exchanged meanwhile is refused, or the signature is over the old digest and then fits no file.
 
 What the boundary is: workers, compile children and the build command never hold the key, so a fault in them cannot
-leak it; the key serves statements about bytes that exist, and nothing else. What it is not: an HSM. A hostile process
-of the same user can read the key file, or ask for a signature over a bundle of its own making. The socket (mode 0600,
-peer's user checked) keeps other users out; this process allows no core dump, and no tracing by its peers. Where a
-same-user attacker counts, the key belongs to another user or into hardware.
+leak it; the key serves statements about bytes that exist, licence waivers and withdrawals, and nothing else. What it is
+not: an HSM. A hostile process of the same user can read the key file, or ask for a signature over a bundle of its own
+making. The socket (mode 0600, peer's user checked) keeps other users out; this process allows no core dump, and no
+tracing by its peers. Where a same-user attacker counts, the key belongs to another user or into hardware.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from kernelfarm import files, oci_bundle, paths
 from kernelfarm.errors import Code, FarmError
-from signing import dsse, facts, keys, protocol, verify
+from signing import dsse, facts, keys, protocol, release, verify, waiver
 from signing.statement import Statement
 
 CONNECTIONS = 16
@@ -82,6 +82,10 @@ def answer(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> dict
             raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request to the signer")
         if request == {"schema": "sign-request/1", "do": "identify"}:
             return {"schema": "sign-reply/1", "public": keys.public_of(private).pem}
+        if request.get("do") == "waive":
+            return {"schema": "sign-reply/1", "sealed": [_waive(request, private).decode()]}
+        if request.get("do") == "withdraw":
+            return {"schema": "sign-reply/1", "sealed": [_withdraw(request, private).decode()]}
         return {"schema": "sign-reply/1", "sealed": [data.decode() for data in _sign(request, private)]}
     except FarmError as reason:
         error = reason
@@ -114,6 +118,26 @@ def _sign(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> list[
         ) from error
     _log(f"signing {len(statements)} statements about {found.digest}")
     return [dsse.seal(statement, private) for statement in statements]
+
+
+def _waive(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> bytes:
+    """A licence waiver speaks about no bundle: the signer sees to its form, who asks answers for its content."""
+    if set(request) != {"schema", "do", "statement"}:
+        raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request for a waiver")
+    statement = Statement.from_json(request["statement"], "the waiver")
+    found = waiver.from_statement(statement, "the waiver")
+    _log(f"signing a waiver of {found.finding} until {found.expires}")
+    return dsse.seal(statement, private)
+
+
+def _withdraw(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> bytes:
+    """A withdrawal must not need the bytes, which may be what was lost: the signer sees to its form."""
+    if set(request) != {"schema", "do", "statement"}:
+        raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request for a withdrawal")
+    statement = Statement.from_json(request["statement"], "the withdrawal")
+    found = release.require_withdrawal(statement, "the withdrawal")
+    _log(f"signing the withdrawal of {found.name} {found.version}, {found.digest}")
+    return dsse.seal(statement, private)
 
 
 @contextlib.contextmanager

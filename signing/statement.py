@@ -90,6 +90,7 @@ class Provenance:
 
     `security_mode` is a key of SECURITY_MODES. `started_on` and `finished_on` are RFC 3339 times in UTC
     ("2026-11-29T17:00:00Z"); `host` holds free facts of the machine. Empty means unknown.
+    `model_before` is the digest of the model's file before it was scrubbed.
     """
 
     model: Model
@@ -101,6 +102,7 @@ class Provenance:
     started_on: str = ""
     finished_on: str = ""
     host: Mapping[str, str] = field(default_factory=dict)
+    model_before: Digest | None = None
 
     def statement(self, payload: Digest) -> Statement:
         """The statement that this payload was made so. Raises `FarmError` INTERNAL for an unknown security mode."""
@@ -136,6 +138,7 @@ class Provenance:
             "resolvedDependencies": [
                 _dependency("compiler", self.recipe.compiler_source, _SOURCE),
                 _dependency("runtime", self.recipe.runtime_source, _SOURCE),
+                *([] if self.recipe.sbom_source is None else [_dependency("sbom", self.recipe.sbom_source, _SOURCE)]),
                 _dependency(f"model:{self.model.name}", self.model.digest, {}),
                 *(_dependency(f"model-data:{item.name}", item.digest, {}) for item in self.model.external),
                 *(
@@ -151,6 +154,7 @@ class Provenance:
             "startedOn": self.started_on,
             "finishedOn": self.finished_on,
             "kernelFarm_host": dict(self.host),
+            "kernelFarm_modelBeforeScrubbing": self.model_before,
         }
         return {
             "builder": {"id": builder_id(self.security_mode)},
@@ -191,6 +195,7 @@ class Provenance:
             ir_version=inner["irVersion"],
             abi_version=inner["abiVersion"],
             tuning_db=inner["tuningDatabase"],
+            sbom_source=_digest_of(found["sbom"]) if "sbom" in found else None,
         )
         metadata = run["metadata"]
         return cls(
@@ -203,6 +208,7 @@ class Provenance:
             metadata.get("startedOn", ""),
             metadata.get("finishedOn", ""),
             dict(metadata.get("kernelFarm_host", {})),
+            digest.parse(before) if (before := metadata.get("kernelFarm_modelBeforeScrubbing")) else None,
         )
 
 

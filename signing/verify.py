@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kernelfarm import nouns, oci
+from kernelfarm import digest, nouns, oci
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
-from signing import comparison
+from signing import comparison, licences
 from signing.comparison import COMPARISON
 from signing.facts import BundleFacts
+from signing.licences import LICENCES
+from signing.release import LOG_ENTRY, RELEASE, LogEntry, Release
 from signing.statement import PROVENANCE, SIGNATURE, Provenance, Statement, invalid
 
 
@@ -29,6 +31,12 @@ def require_about(statement: Statement, facts: BundleFacts, name: str) -> None:
         _require_provenance(statement, facts, name)
     elif statement.predicate_type == COMPARISON:
         _require_comparison(statement, facts, name)
+    elif statement.predicate_type == LICENCES:
+        _require_licences(statement, facts, name)
+    elif statement.predicate_type == RELEASE:
+        _require_release(statement, facts, name)
+    elif statement.predicate_type == LOG_ENTRY:
+        _require_log_entry(statement, facts, name)
     else:
         raise invalid(name, f"its kind {statement.predicate_type!r} is unknown")
 
@@ -65,17 +73,51 @@ def _require_comparison(statement: Statement, facts: BundleFacts, name: str) -> 
         raise _foreign(name, f"it calls the payload of {about.target} {statement.subjects[0].name!r}", subject)
 
 
+def _require_release(statement: Statement, facts: BundleFacts, name: str) -> None:
+    found = Release.from_statement(statement, name)
+    if [subject.digest for subject in statement.subjects] != [facts.digest]:
+        raise _foreign(name, f"it releases another bundle than {facts.digest}", statement.subjects[0].digest)
+    said = (found.name, found.version, [(item.target, item.payload) for item in found.payloads])
+    if said != (facts.name, facts.version, sorted((item.target, item.digest) for item in facts.payloads)):
+        raise _foreign(name, "the name, version or payloads that it releases are not those of the bundle", facts.digest)
+    for item in found.payloads:
+        if len(item.builds) < 2 or len({(build.worker, build.host) for build in item.builds}) != len(item.builds):
+            raise invalid(name, f"it does not name two builds of {item.target} by different workers or on other hosts")
+
+
+def _require_log_entry(statement: Statement, facts: BundleFacts, name: str) -> None:
+    found = LogEntry.from_statement(statement, name)
+    if (found.digest, found.name, found.version) != (facts.digest, facts.name, facts.version):
+        raise _foreign(name, "the bundle that it logs is not this one", found.digest)
+
+
+def _require_licences(statement: Statement, facts: BundleFacts, name: str) -> None:
+    licences.require_form(statement, name)
+    (subject,) = statement.subjects
+    about = {payload.digest: payload for payload in facts.payloads}.get(subject.digest)
+    if about is None:
+        raise _foreign(name, f"it judges {subject.digest}, which is not in this bundle", subject.digest)
+    if subject.name != f"{about.model_name}/{about.target}":
+        raise _foreign(name, f"it calls the payload of {about.target} {subject.name!r}", subject.digest)
+
+
 def require_complete(statements: Mapping[str, Statement], facts: BundleFacts) -> None:
     """Raises `FarmError` unless there is one signature and one provenance for each payload. Keys are file names.
 
-    There may be any number of comparisons, each of the recipe that the payload's provenance gives.
+    There may be a licence verdict for each payload, any number of comparisons, each of the recipe that the payload's
+    provenance gives, and one release statement, whose builds must all be there: a registry that hides one does not get
+    away with it.
     """
     signatures = sorted(name for name, item in statements.items() if item.predicate_type == SIGNATURE)
     _require_one(signatures, "index.json", "signature of the bundle")
     for payload in facts.payloads:
-        found = sorted(name for name, item in statements.items() if _is_provenance_of(item, payload.digest))
+        found = sorted(name for name, item in statements.items() if _is_about(item, PROVENANCE, payload.digest))
         _require_one(found, oci.blob_name(payload.digest), f"provenance of the payload of {payload.target}")
+        judged = sorted(name for name, item in statements.items() if _is_about(item, LICENCES, payload.digest))
+        if judged:
+            _require_one(judged, oci.blob_name(payload.digest), f"licence verdict of the payload of {payload.target}")
     _require_same_recipe(statements)
+    _require_evidence(statements)
 
 
 def _require_same_recipe(statements: Mapping[str, Statement]) -> None:
@@ -91,14 +133,31 @@ def _require_same_recipe(statements: Mapping[str, Statement]) -> None:
                 raise _foreign(name, f"it is a rebuild by another recipe, {found.recipe_key}", found.original)
 
 
+def _require_evidence(statements: Mapping[str, Statement]) -> None:
+    present = {digest.of_bytes(item.encode()): item for item in statements.values()}
+    releases = sorted(name for name, item in statements.items() if item.predicate_type == RELEASE)
+    if logged := sorted(name for name, item in statements.items() if item.predicate_type == LOG_ENTRY):
+        raise invalid(logged[0], "it is an entry of a registry's log, which is no part of a bundle")
+    if releases:
+        _require_one(releases, "index.json", "release statement")
+    for name in releases:
+        for item in Release.from_statement(statements[name], name).payloads:
+            for build in item.builds:
+                said = present.get(build.statement)
+                if said is None or [subject.digest for subject in said.subjects] != [item.payload]:
+                    what = f"the statement of {build.worker} about the payload of {item.target} is missing"
+                    why = f"the release rests on it ({build.statement})"
+                    raise FarmError(Code.SIGNATURE_MISSING, what, why, detail={"file": name})
+
+
 def require_subject(statement: Statement, subject: Digest, name: str) -> None:
     """Raises `FarmError` SIGNATURE_FOREIGN unless the statement speaks about the `subject` that its manifest gives."""
     if [item.digest for item in statement.subjects] != [subject]:
         raise _foreign(name, f"its manifest files it under {subject}, it speaks about something else", subject)
 
 
-def _is_provenance_of(statement: Statement, payload: Digest) -> bool:
-    return statement.predicate_type == PROVENANCE and [item.digest for item in statement.subjects] == [payload]
+def _is_about(statement: Statement, kind: str, payload: Digest) -> bool:
+    return statement.predicate_type == kind and [item.digest for item in statement.subjects] == [payload]
 
 
 def _require_one(found: Sequence[str], file: str, what: str) -> None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelfarm import digest
 from kernelfarm.digest import Digest
-from toolchains import ir, zig
+from toolchains import ir, sourcelist, zig, zig_sources
 from toolchains.machines import CFI_FAIL, MACHINES
 from toolchains.process import run_tool
 from toolchains.target import Target
+from toolchains.zig import Link
 
 LIBRARY = "libmedia_engine.so"
 PROGRAM = "media-run"
@@ -22,8 +24,17 @@ HEADER = "media_engine.h"
 PATTERNS = ("include/*.h", "src/*", "program/*")
 CHECKED_CALLS = "src/call.c"
 """The only file with calls through a pointer."""
+_HELPERS = "compiler_rt.zig"
 _INCLUDES = ("include", "src", "program")
 _EXPORTS = "MEDIA_1 { global: media_*; local: *; };\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The runtime of a target: its files, and the links that made two of them."""
+
+    files: tuple[Path, ...]
+    links: tuple[Link, ...]
 
 
 def source_root() -> Path:
@@ -36,21 +47,36 @@ def source_digest() -> Digest:
     return digest.of_tree(source_root(), PATTERNS)
 
 
-def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> tuple[Path, ...]:
-    """Writes library, program and public header into `out_dir` and returns them; `work_dir` is an empty private folder.
+def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> Built:
+    """Writes library, program and public header into `out_dir`; `work_dir` is an empty private folder.
 
     The same bytes from any folder. Raises `FarmError` TOOL_FAILED and its kin.
     """
-    library = [*build_objects(target, ("src",), work_dir), *helpers(target, work_dir)]
+    offered = helpers(target, work_dir)
+    library = [*build_objects(target, ("src",), work_dir), *offered]
     program = build_objects(target, ("program",), work_dir)
     machine = MACHINES[target.machine]
-    zig.link(library, out_dir / LIBRARY, ["-shared", f"-soname={LIBRARY}", *machine.link], version_script=_EXPORTS)
-    zig.link([*library, *program], out_dir / PROGRAM, ["-pie", "--no-dynamic-linker", "-e", "_start", *machine.link])
+    flags = ["-shared", f"-soname={LIBRARY}", *machine.link]
+    shared = zig.link(library, out_dir / LIBRARY, flags, version_script=_EXPORTS)
+    flags = ["-pie", "--no-dynamic-linker", "-e", "_start", *machine.link]
+    static = zig.link([*library, *program], out_dir / PROGRAM, flags)
     shutil.copyfile(source_root() / "include" / HEADER, out_dir / HEADER)
     (out_dir / PROGRAM).chmod(0o755)
     (out_dir / LIBRARY).chmod(0o755)
     (out_dir / HEADER).chmod(0o644)
-    return tuple(out_dir / name for name in (LIBRARY, PROGRAM, HEADER))
+    links = (without_unused(shared, offered), without_unused(static, offered))
+    return Built(tuple(out_dir / name for name in (LIBRARY, PROGRAM, HEADER)), links)
+
+
+def without_unused(link: Link, offered: Iterable[Path]) -> Link:
+    """The link without those of the `offered` objects of which the linker took nothing, like an archive's members.
+
+    No byte of them is in the product, and their own bytes would make its record vary: clang's Hexagon back end
+    allocates the registers of a 128-bit addition in `helpers` now in one way, now in another.
+    """
+    unused = {path.name for path in offered if not any(link.kept.get(path.name, {}).values())}
+    objects = tuple(path for path in link.objects if path.name not in unused)
+    return replace(link, objects=objects, kept={name: kept for name, kept in link.kept.items() if name not in unused})
 
 
 def build_objects(target: Target, folders: Iterable[str], work_dir: Path) -> list[Path]:
@@ -95,8 +121,14 @@ def helpers(target: Target, work_dir: Path) -> list[Path]:
     if not MACHINES[target.machine].helpers:
         return []
     made = work_dir / "helpers.o"
-    compile_zig(zig.zig_root() / "lib" / "compiler_rt.zig", made, target, work_dir, in_place=True)
+    compile_zig(zig_sources.library() / _HELPERS, made, target, work_dir, in_place=True)
     return [made]
+
+
+def compiled_zig() -> dict[Path, list[str]]:
+    """The zig files that `build_runtime` compiles, with the machines that it compiles each for."""
+    own = {source: list(MACHINES) for source in source_root().glob("*/*.zig")}
+    return {**own, zig_sources.library() / _HELPERS: [name for name, machine in MACHINES.items() if machine.helpers]}
 
 
 def is_for(source: Path, machine: str) -> bool:
@@ -110,13 +142,14 @@ def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, i
 
     With `in_place` it is compiled where it lies, because it imports files beside it.
 
-    ReleaseSmall: other modes gave wrong digests on one machine. The cache is private to `work_dir`.
+    ReleaseSmall: other modes gave wrong digests on one machine. One job: zig numbers constants by the count of its
+    threads, and their names are in the object. The cache is private to `work_dir`.
     """
     machine = MACHINES[target.machine]
     cache = {name: str(work_dir / "zig-cache") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
     if not in_place:
         shutil.copyfile(source, work_dir / source.name)
-    argv = [str(zig.zig_path()), "build-obj", "-O", "ReleaseSmall", "-fstrip", "-fPIC"]
+    argv = [str(zig.zig_path()), "build-obj", "-j1", "-O", "ReleaseSmall", "-fstrip", "-fPIC"]
     argv += ["-target", machine.zig, f"-mcpu={machine.zig_cpu}", str(source) if in_place else source.name]
     argv += [f"-femit-llvm-ir={source.stem}.ll", "-fno-emit-bin"]
     run_tool(argv, cwd=work_dir, extra_env=cache, what=f"compiling {source.name}")
@@ -124,3 +157,4 @@ def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, i
     text = ir.add_attributes(ir.add_module_flags(made.read_text(encoding="utf-8"), target), target)
     made.write_text(text, encoding="utf-8")
     zig.compile_ir(made, output, target, extra=("-ffunction-sections",))
+    sourcelist.write(output, zig_sources.of(source, target.machine))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
+from toolchains import linkmap, sourcelist
+from toolchains.linkmap import Kept
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
 from toolchains.target import Target
@@ -32,6 +35,15 @@ LINK = (
     *("-z", "relro", "-z", "now", "-z", "noexecstack", "-z", "separate-code", "-z", "defs", "-z", "text"),
     *("-z", "max-page-size=65536", "-z", "common-page-size=65536"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link that was done: the file, its objects in the order of their names, and what was kept of each."""
+
+    output: Path
+    objects: tuple[Path, ...]
+    kept: Kept
 
 
 @cache
@@ -95,7 +107,8 @@ def compile_c(
 
     `root` is where the compiler runs (default: the folder of `source`); `source` and `includes` are relative to it, so
     that no path of this machine is seen. `cpu` defaults to the target's own, with its features; the runtime gives
-    `target.cpu.baseline`. `extra` flags come last.
+    `target.cpu.baseline`. `extra` flags come last. A list of what was read lies beside `output`
+    (`toolchains.sourcelist`).
     """
     machine = MACHINES[target.machine]
     folder = root or source.parent
@@ -125,14 +138,16 @@ def compile_c(
     ]
     argv += [part for h in machine.headers for part in ("-isystem", str(zig_root() / "lib/libc/include" / h))]
     argv += [f"-ffile-prefix-map={zig_root()}=zig", *(f"-I{i}" for i in includes), *(f"-D{d}" for d in defines)]
+    argv += ["-MD", "-MF", str(sourcelist.place_of(output).absolute())]
     argv += [*extra, *(() if "-S" in extra else ("-c",)), str(name), "-o", str(output.absolute())]
     run_tool(argv, cwd=folder, what=f"compiling {name}")
+    sourcelist.anchor(output, folder)
 
 
-def link_kernels(objects: Sequence[Path], output: Path, target: Target) -> None:
+def link_kernels(objects: Sequence[Path], output: Path, target: Target) -> Link:
     """Objects to a kernel object that exports `kf_table` alone; their order does not count, their names must differ."""
     flags = ["-shared", "-e", "kf_table", *MACHINES[target.machine].link]
-    link(objects, output, flags, version_script="{ global: kf_table; local: *; };\n")
+    return link(objects, output, flags, version_script="{ global: kf_table; local: *; };\n")
 
 
 def link(
@@ -141,7 +156,7 @@ def link(
     flags: Sequence[str],
     *,
     version_script: str | None = None,
-) -> None:
+) -> Link:
     """Link with the hardening flags that every product shares; objects in the order of their names."""
     by_name = sorted(objects, key=lambda path: path.name)
     if len({path.name for path in by_name}) != len(by_name):
@@ -155,6 +170,8 @@ def link(
         script = ["--version-script=exports.map"]
     for path in by_name:  # links, so that the linker sees bare names
         (folder / path.name).symlink_to(path.absolute())
-    argv = [str(zig_path()), "ld.lld", *LINK, *flags, *script, *(path.name for path in by_name)]
+    argv = [str(zig_path()), "ld.lld", *LINK, "--Map=map.txt", *flags, *script, *(path.name for path in by_name)]
     run_tool([*argv, "-o", str(output.absolute())], cwd=folder, what=f"linking {output.name}")
+    kept = linkmap.read((folder / "map.txt").read_text(encoding="utf-8"))
     shutil.rmtree(folder)  # kept on a failure, for the replay
+    return Link(output, tuple(by_name), kept)

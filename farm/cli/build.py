@@ -11,6 +11,7 @@ import click
 
 from farm.cli import ids, output
 from farm.cli.command import Command
+from farm.cli.licence_options import licence_options
 from farm.cli.parameters import RUNNER, TARGET
 from kernelfarm.errors import Code, FarmError
 
@@ -50,6 +51,15 @@ Ctrl-C loses nothing that is compiled: farm build --resume ID goes on."""
 )
 @click.option("--name", help="Name of the bundle; the model's file name otherwise. One model only.")
 @click.option("--version", metavar="1.2.0", help="Version of the bundles: an annotation, it changes no payload.")
+@click.option(
+    "--scrub-word",
+    "scrub_words",
+    multiple=True,
+    metavar="WORD",
+    help="Word that may stay in no name of a model or bundle, beside those of FARM_SCRUB_WORDS; may be repeated.",
+)
+@licence_options
+@click.option("--scan-licences", is_flag=True, help="Scan everything that ships before a bundle is written.")
 @click.option("--key", default="default", show_default=True, help="Name of the signing key.")
 @click.option("--no-cache", is_flag=True, help="Compile even what the cache holds, and compare.")
 @click.option(
@@ -75,6 +85,12 @@ def command(
     out: Path,
     name: str | None,
     version: str | None,
+    scrub_words: tuple[str, ...],
+    model_licences: tuple[str, ...],
+    policy: Path | None,
+    waivers: tuple[Path, ...],
+    waiver_keys: tuple[Path, ...],
+    scan_licences: bool,
     key: str,
     no_cache: bool,
     runner: str | None,
@@ -87,12 +103,15 @@ def command(
     """Compile models for targets; write one signed bundle OUT/<model name> per model.
 
     A bundle is an OCI image layout that holds one payload per target. A cell (model x target) that fails leaves the
-    others alone; its model gets no bundle.
+    others alone; its model gets no bundle. Models are scrubbed first: metadata, doc strings and names that are no
+    interface reach no bundle.
     """
     from farm import build, config, runners, scheduler
     from farm import shapes as shape_texts
+    from farm.licences.order import LicenceOrder
 
     require_asked(models, targets, resume)
+    settings = config.load()
     order = build.Order(
         models,
         targets,
@@ -101,8 +120,9 @@ def command(
         version=version,
         use_cache=not no_cache,
         workers=jobs or 0,
+        scrub_words=(*settings.scrub_words, *scrub_words),
+        licences=LicenceOrder.of(model_licences, policy, waivers, waiver_keys, scan=scan_licences),
     )
-    settings = config.load()
     settings = replace(settings, broker=broker or settings.broker)
     if no_wait and settings.broker is None:
         advice = "Name a broker with --broker or FARM_BROKER_URL, or leave --no-wait out."
@@ -177,11 +197,13 @@ def document(built: Built) -> dict[str, Any]:
         "id": f"b{built.number}",
         "status": int(built.status),
         "cells": [_cell(cell) for cell in built.cells],
+        "scrubbed": [taken.to_json() for taken in built.taken],
         "bundles": [
             {
                 "path": str(bundle.path),
                 "digest": bundle.digest,
                 "reused": bundle.reused,
+                "licences": bundle.licences,
                 "payloads": dict(bundle.payloads),
             }
             for bundle in built.bundles
@@ -223,8 +245,13 @@ def result_table(built: Built) -> str:
 
 
 def _explain(built: Built, order: Order) -> None:
+    for taken in built.taken:
+        for item in taken.renamed:
+            click.echo(f"scrubbed {taken.model.name}: {item.describe()}", err=True)
     for bundle in built.bundles:
         click.echo(f"bundle {bundle.path} {bundle.digest}{' (unchanged)' if bundle.reused else ''}")
+        if bundle.licences != "allow":
+            click.echo(f"licences {bundle.licences} (farm licences {bundle.path})")
     for error in built.errors:
         output.show_error(error)
     failed = {cell.model: cell for cell in built.cells if cell.error is not None and cell.run is not None}
@@ -235,11 +262,13 @@ def _explain(built: Built, order: Order) -> None:
 
 def replay(order: Order, cell: Cell) -> str:
     """The one command that compiles a cell again."""
-    from farm.build import name_models
+    from farm.naming import name_models
 
-    words = ["farm", "build", str(name_models(order)[cell.model]), "-t", cell.target]
+    named = name_models(order.models, order.name, order.scrub_words)
+    words = ["farm", "build", str(named[cell.model]), "-t", cell.target]
     for name, dims in order.options.shapes:
         words += ["--shape", (f"{name}=" if name else "") + "x".join(map(str, dims))]
     words += ["--name", order.name] if order.name is not None else []
+    words += ["--scrub-word", "..."] * bool(order.scrub_words)  # a log is no place for them
     words += ["--runner", order.execution.runner] if order.execution is not None else []
     return shlex.join([*words, "--jobs", "1", "--no-cache"])

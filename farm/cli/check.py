@@ -16,6 +16,7 @@ from kernelfarm.errors import Code, FarmError, Status
 if TYPE_CHECKING:
     from farm.check import Report
     from farm.config import Config
+    from farm.self_test import Tested
 
 EPILOG = """\b
 Examples:
@@ -24,6 +25,7 @@ Examples:
   farm check bundles/model -t x86-64-v4 --input x=frame.npy
   farm check bundles/model -t aarch64 -t device:raspberry-pi-4
   farm check test_average_pool -t x86-64-v3      a folder in ONNX's test layout
+  farm check bundles/model --self-test           its own golden vectors: nothing but the bundle is needed
 
 Exit status: 0 within the tolerance, or not run (which is said with the reason); 1 outside it; 3 not run for want of an
 emulator while CI=true is set."""
@@ -48,6 +50,9 @@ emulator while CI=true is set."""
     "--inputs", "count", type=click.IntRange(1, 10_000), help="How many seeded cases; 10, or 1 in an emulator."
 )
 @click.option("--model", type=click.Path(path_type=Path), help="The model of a BUNDLE, where the store lacks it.")
+@click.option(
+    "--self-test", "self_test", is_flag=True, help="Run the golden vectors of a BUNDLE, and compare with nothing else."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 def command(
     what: Path,
@@ -57,6 +62,7 @@ def command(
     seed: int,
     count: int | None,
     model: Path | None,
+    self_test: bool,
     as_json: bool,
 ) -> int:
     """Compile (cached), run natively or in qemu, and compare with onnxruntime, or with the outputs that FOLDER holds.
@@ -69,6 +75,11 @@ def command(
     from farm.cli import progress
 
     settings = config.load()
+    if self_test:
+        if shapes or inputs or count or model is not None:
+            excluded = "--self-test goes without --shape, --input, --inputs and --model"
+            raise FarmError(Code.USAGE, excluded, "golden vectors have inputs of their own", "Leave them out.")
+        return _self_test(settings, what, targets, as_json=as_json)
     options, files = shape_texts.parse(shapes), named_files(inputs)
     found: dict[str, Report | FarmError] = {}
     known: check.Answers = {}
@@ -89,7 +100,34 @@ def command(
     return int(worst(found, settings))
 
 
-def worst(found: Mapping[str, Report | FarmError], settings: Config) -> Status:
+def _self_test(settings: Config, what: Path, wanted: tuple[str, ...], *, as_json: bool) -> int:
+    from farm import check, self_test
+
+    found: dict[str, Tested | FarmError] = {}
+    for target in dict.fromkeys(wanted or check.targets_of(what)):
+        try:
+            found[target] = self_test.test(settings, what, target)
+        except FarmError as error:
+            if error.code is not Code.DEVICE_RUN_FAILED:
+                raise
+            found[target] = error
+    status = worst(found, settings)
+    if as_json:
+        told = {
+            name: {"error": one.to_json()} if isinstance(one, FarmError) else one.to_json()
+            for name, one in found.items()
+        }
+        output.print_json({"schema": "self-tests/1", "status": int(status), "targets": told})
+    for target, one in found.items():
+        if isinstance(one, FarmError):
+            output.show_error(one)
+        elif not as_json:
+            lines = [f"not run: {one.reason}"] if one.reason else list(one.said)
+            click.echo("\n".join(f"{target}: {output.plain(line)}" for line in lines))
+    return int(status)
+
+
+def worst(found: Mapping[str, Report | Tested | FarmError], settings: Config) -> Status:
     """The exit status of all together: the lowest that is not 0, so that what is bad outweighs what was not run."""
     statuses = {
         outcome.status if isinstance(outcome, FarmError) else outcome.status_for(settings) for outcome in found.values()

@@ -23,7 +23,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 @click.option("--deep", is_flag=True, help="Hash every file of every pinned tool again (seconds).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(deep: bool, as_json: bool) -> int:
-    """Check Python, tools, state folder, ledger, keys, runners, services, disk and processor.
+    """Check Python, tools, licence scanner, state folder, ledger, keys, runners, services, disk and processor.
 
     Each fault comes with what to do about it.
     """

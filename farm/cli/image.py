@@ -19,7 +19,8 @@ Examples:
   farm image build
   farm image show
   farm image verify --rebuild
-  farm image export compiler.tar"""
+  farm image export compiler.tar
+  farm image sbom > image.cdx.json"""
 BUILD = """\b
 Examples:
   farm image build
@@ -36,12 +37,15 @@ EXPORT = """\b
 Examples:
   farm image export compiler.tar
   farm image export compiler.tar && docker load -i compiler.tar"""
+SBOM = """\b
+Examples:
+  farm image sbom > image.cdx.json"""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group("image", cls=Group, epilog=EPILOG)
 def command() -> None:
-    """Build, show, verify and export the image that compiles run in.
+    """Build, show, verify, export and describe the image that compiles run in.
 
     It holds the pinned tools and nothing of the farm's own code, and is the same bytes on every build, so that its
     digest in a provenance can be checked by anybody who builds it again.
@@ -104,6 +108,18 @@ def export(file: Path, as_json: bool) -> None:
         output.print_json({"schema": "image-export/1", "digest": found.digest, "file": str(file)})
     else:
         click.echo(f"wrote {file} ({output.size(file.stat().st_size)}), image {found.docker_id}")
+
+
+@command.command(epilog=SBOM)
+@JSON
+def sbom(as_json: bool) -> None:
+    """Print the image's bill of materials, CycloneDX 1.6 JSON: its packages with hash, licence and supplier."""
+    from containers.image import pins
+    from sbom import image as bill
+
+    del as_json  # it is JSON in any case
+    packages = (bill.Package(pin.kind, pin.name, pin.version, pin.file, pin.digest) for pin in pins.load().packages)
+    click.echo(bill.describe(_built().digest, packages).decode())
 
 
 def _built() -> Image:

@@ -19,27 +19,35 @@ from kernelfarm import files
 from kernelfarm.errors import Code, FarmError, Status
 
 COMMANDS: dict[str, str] = {
+    "audit": "Show what bundles hold, and who holds a component.",
     "bench": "Measure a model's speed beside other runtimes.",
     "build": "Compile models for targets into signed bundles.",
     "cancel": "End builds and runs.",
     "check": "Compare a compiled model with the reference runtime.",
     "doctor": "Tell what this machine lacks and how to get it.",
+    "fetch": "Fetch and verify what a lock file names.",
     "gc": "Free the space of what nobody needs any more.",
     "image": "Build and verify the image that compiles run in.",
     "inspect": "Show what a bundle or a file holds.",
     "keys": "Make and list signing keys.",
+    "lock": "Write down what releases of a registry are now.",
+    "licences": "Show and judge the licences of a bundle.",
     "logs": "Show the log of a run.",
     "pins": "Check and update the lock of the image.",
+    "publish": "Bring a release into an OCI registry.",
     "rebuild": "Compile a bundle again and compare the bytes.",
     "registry": "Configure the registry that carries blobs between hosts.",
+    "release": "Give a bundle its version, if it tells the truth.",
     "retry": "Try again what failed or was cancelled.",
     "serve": "Let enrolled workers on other hosts take runs.",
     "shell": "Look around in the sandbox of a run.",
     "signer": "The process that holds the keys.",
     "status": "Show builds and runs.",
     "targets": "List the targets, or show one.",
+    "waive": "Accept a finding of the licence gate for a time.",
     "worker": "Serve a queue, here or through a gate.",
-    "verify": "Verify a bundle offline with a public key.",
+    "verify": "Verify a bundle, in a folder or a registry, with a public key.",
+    "withdraw": "Say that nobody should take a release any more.",
 }
 """Every command with its line in `farm --help`; the module `farm.cli.NAME` is imported only when NAME is used."""
 

@@ -19,7 +19,12 @@ from kernelfarm.errors import FarmError
 
 def print_json(document: Any) -> None:
     """One JSON document on standard output: keys sorted, indented, UTF-8."""
-    click.echo(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False))
+    click.echo(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """JSON for people: keys sorted, indented."""
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
 
 
 def style(text: str, colour: str, *, stream: Any = None) -> str:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from farm.cli import output
+from farm.cli import checks, output
 from farm.cli.command import Command
 from kernelfarm.errors import Code, FarmError
 
 if TYPE_CHECKING:
-    from farm.verify import Check, Report
+    from farm.verify import Report
 
 EPILOG = """\b
 Examples:
   farm verify bundles/model --key release.pub
   farm verify bundles/model --key release.pub --policy release
+  farm verify registry.example/media/model:1.2.0 --key release.pub
   farm verify bundles/model --key release.pub --policy policy.toml --json
 
 \b
@@ -35,27 +36,49 @@ made on this machine, 4 refused by the policy."""
 
 
 @click.command("verify", cls=Command, epilog=EPILOG)
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", metavar="BUNDLE|REGISTRY/REPOSITORY:VERSION")
 @click.option("--key", type=click.Path(path_type=Path), help="The public key that must have signed it.")
 @click.option("--policy", type=click.Path(path_type=Path), help="Further demands: release, or a file.")
 @click.option("--no-signature", is_flag=True, help="Check integrity only: says nothing about who made the bundle.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Write the checks as JUnit XML too.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="Write what does not hold as SARIF too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
-def command(bundle: Path, key: Path | None, policy: Path | None, no_signature: bool, as_json: bool) -> int:
-    """Verify BUNDLE offline, trusting nothing but the key.
+def command(
+    bundle: str,
+    key: Path | None,
+    policy: Path | None,
+    no_signature: bool,
+    junit: Path | None,
+    sarif: Path | None,
+    as_json: bool,
+) -> int:
+    """Verify BUNDLE, trusting nothing but the key: a folder offline, or a release in a registry.
 
     Every byte of the folder must be named by a document, every document and file whole, the signature and each
     payload's provenance made with the key and about these very bytes, and the linked kernels what the bundle says of
-    them.
+    them. In a registry also its signed release log, which says what each tag means and what was withdrawn.
     """
     from farm import policy as policies
+    from farm.registry import reference
+    from farm.release import reports
     from farm.verify import verify_bundle
+    from kernelfarm import paths
     from signing import keys
 
     if (key is None) == (not no_signature):
         raise _no_key() if key is None else _key_and_none()
     public = keys.load_public(key) if key is not None else None
     demands = policies.find(policy) if policy is not None else None
-    report = verify_bundle(bundle, public, policy=demands)
+    if reference.looks_like(bundle):
+        from farm.registry import consumer
+
+        if public is None:
+            what, why = "a release in a registry is verified with a key", "its tags mean what the signed log says"
+            raise FarmError(Code.USAGE, what, why, "Give --key NAME.pub.")
+        report = consumer.verify_reference(paths.home(), reference.parse(bundle), public, policy=demands)
+    else:
+        report = verify_bundle(Path(bundle), public, policy=demands)
+    reports.write(report, "farm verify", junit=junit, sarif=sarif)
     if as_json:
         output.print_json(report.to_json())
     else:
@@ -79,44 +102,10 @@ def _key_and_none() -> FarmError:
 
 
 def _print(report: Report) -> None:
-    width = max(len(check.name) for check in report.checks)
-    for check in report.checks:
-        click.echo(f"{_mark(check)}  {check.name:{width}}  {_told(check)}")
-    for check in report.checks:
-        if check.error is not None:
-            _complain(check, check.error)
+    checks.show(report)
     if not report.signed:
         click.echo(output.style("SIGNATURES WERE NOT CHECKED: anybody can have made this bundle.", "yellow"))
     verdict = "VERIFIED" if report.signed else "WHOLE, BUT NOT VERIFIED"
     missed = "NOT CHECKED TO THE END: this machine lacks something" if report.unmade else "NOT VERIFIED"
     what = f"{report.name} {report.version or ''}".strip()
     click.echo("  ".join(filter(None, [verdict if report.ok else missed, what, report.digest])))
-
-
-def _mark(check: Check) -> str:
-    if check.unmade:
-        return output.style("-- ", "yellow")
-    return output.style("ok ", "green") if check.ok else output.style("BAD", "red")
-
-
-def _complain(check: Check, error: FarmError) -> None:
-    """One line to standard error: what is bad, or what could not be checked here and what would help."""
-    if check.unmade:
-        click.echo(f"not checked: {check.name} of {check.subject}: {error}", err=True)
-    else:
-        click.echo(f"bad: {error.detail.get('file', '')}  {error.code.number} {error.code.title}", err=True)
-
-
-def _told(check: Check) -> str:
-    """What stands behind a check's name: a good one is told briefly, a bad one with the whole name of its file."""
-    if check.error is None:
-        return f"{_short(check.subject)}  {check.found}"
-    if check.unmade:
-        return f"{_short(check.subject)}  could not be checked on this machine: {check.error.what}"
-    role = f" ({check.found})" if check.found else ""
-    return f"{check.subject}{role}  {check.error.code.title}: {check.error.why or check.error.what}"
-
-
-def _short(subject: str) -> str:
-    head, slash, tail = subject.rpartition("/")
-    return f"{head}{slash}{tail[:12]}" if len(tail) == 64 else subject

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.result import PAYLOAD_FILES, Accepted
-from farm import blobs, logs
+from farm import blobs, describe, logs
 from farm.actions import Job
 from farm.blobs import Repository
 from farm.config import Config
@@ -147,6 +147,7 @@ class Desk:
         with files.coded("a result could not be fetched", cache), files.temp_folder(cache) as scratch:
             self._fetch(worker, asked.payload, scratch)
             self._require_held(lease)
+            describe.require(job, scratch)
             take_in(job, Accepted(scratch, asked.payload.files, ()), self.store)
         self._keep_log(lease)
         runs.finish(lease, text, max_rss_bytes=asked.max_rss_bytes)

@@ -80,17 +80,19 @@ class Offer:
     compiler_source: Digest
     runtime_source: Digest
     means: tuple[Means, ...]
+    sbom_source: Digest | None = None
 
     @classmethod
     def of(cls, first: Toolbox, *more: Toolbox) -> Offer:
         """The offer of an installation: a toolbox for each of its executions, all of the same sources."""
         means = tuple(Means(box.execution, box.tools) for box in (first, *more))
-        return cls(first.compiler_source, first.runtime_source, means)
+        return cls(first.compiler_source, first.runtime_source, means, first.sbom_source)
 
     def fits(self, job: Job) -> bool:
         """Whether the job's keys are those that this worker would give it."""
         recipe = job.action.recipe
-        if (recipe.compiler_source, recipe.runtime_source) != (self.compiler_source, self.runtime_source):
+        wanted = (recipe.compiler_source, recipe.runtime_source, recipe.sbom_source)
+        if wanted != (self.compiler_source, self.runtime_source, self.sbom_source):
             return False
         return any(
             each.execution == job.action.execution

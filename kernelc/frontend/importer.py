@@ -15,15 +15,14 @@ from kernelc.frontend.attributes import Attributes
 from kernelc.frontend.binding import Declared, bind, replaced
 from kernelc.frontend.operators.registry import NodeImport, since_of
 from kernelc.frontend.read import opset_of
+from kernelc.frontend.scrub.rules import REPLACEMENT
 from kernelc.frontend.site import Site, shown
-from kernelc.frontend.tensors import MAX_RANK, TensorReader, dtype_of
+from kernelc.frontend.tensors import MAX_RANK, MAX_WEIGHT_BYTES, TensorReader, dtype_of
 from kernelc.graph import Graph
 from kernelc.media.builder import GraphBuilder
 from kernelc.media.call import TooLarge
 from kernelfarm.errors import Code, FarmError
 
-MAX_WEIGHT_BYTES = 2**31 - 1
-"""Limit for all constants of a model together."""
 MAX_NAME = 127
 """Longest name of a graph input or output in bytes of UTF-8: the device tells longer ones cut (media_engine.h)."""
 MAX_PORTS = 256
@@ -195,12 +194,12 @@ def _unknown(site: Site) -> FarmError:
     if since is not None:
         why = f"it came with operator set {since}; the model declares {site.opset}"
         return site.error(Code.OPERATOR_UNKNOWN, why, "Export the model with a newer operator set.")
+    advice = f"Export the model with supported operators: {', '.join(operators.supported())}."
+    if site.operator == REPLACEMENT:
+        why = "ONNX has no operator of that name, which was scrubbed; node numbers are those of your file"
+        return site.error(Code.OPERATOR_UNKNOWN, why, advice)
     near = difflib.get_close_matches(site.operator[:80], operators.supported(), 1, 0.0)[0]
-    error = site.error(
-        Code.OPERATOR_UNKNOWN,
-        f"the nearest supported operator is {near}",
-        f"Export the model with supported operators: {', '.join(operators.supported())}.",
-    )
+    error = site.error(Code.OPERATOR_UNKNOWN, f"the nearest supported operator is {near}", advice)
     error.detail["nearest"] = near
     return error
 

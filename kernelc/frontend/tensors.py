@@ -32,6 +32,13 @@ DTYPES = {
 _FIELDS = {"f32": "float_data", "f64": "double_data", "i64": "int64_data", "u32": "uint64_data", "u64": "uint64_data"}
 _OTHER_FIELD = "int32_data"
 MAX_RANK = 8
+MAX_WEIGHT_BYTES = 2**31 - 1
+"""Limit for all constants of a model together."""
+
+
+def field_of(dtype: str) -> str:
+    """The field of a TensorProto that holds numbers of this type where there is no raw data."""
+    return _FIELDS.get(dtype, _OTHER_FIELD)
 
 
 def dtype_of(number: int, what: str) -> str:
@@ -85,7 +92,7 @@ class TensorReader:
 
 
 def _typed(tensor: onnx.TensorProto, dtype: str, shape: tuple[int, ...], what: str) -> Weight:
-    items = getattr(tensor, _FIELDS.get(dtype, _OTHER_FIELD))
+    items = getattr(tensor, field_of(dtype))
     if len(items) != prod(shape):
         raise _invalid(what, f"it has {len(items)} elements; its shape {list(shape)} takes {prod(shape)}")
     if dtype.startswith("f") and dtype != "f16":

@@ -15,7 +15,7 @@ from farm.ledger.rules import BuildState, Outcome, Reason
 from kernelfarm.errors import Code
 from kernelfarm.nouns import RunState
 from signing import keys
-from tests.support import farms
+from tests.support import farms, graphs
 from tests.support.farms import Marks, alive, eventually
 from tests.support.shells import Shell
 
@@ -26,7 +26,7 @@ V3, V4 = "x86-64-v3", "x86-64-v4"
 def farm(tmp_path: Path) -> Iterator[Shell]:
     home = farms.settings(tmp_path / "home").home
     keys.new(home)
-    (tmp_path / "cls.onnx").write_bytes(b"a model")
+    graphs.relu(tmp_path / "cls.onnx")
     with Shell(tmp_path, home.root).closing() as shell:
         yield shell
 

@@ -20,7 +20,7 @@ from kernelfarm import oci_bundle
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Options, RunState
 from signing import keys
-from tests.support import farms
+from tests.support import farms, graphs
 from tests.support.farms import Marks
 
 TARGETS = ("x86-64-v3", "x86-64-v4")
@@ -45,7 +45,7 @@ def marks(tmp_path: Path) -> Marks:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "cls.onnx"
-    path.write_bytes(b"a model")
+    graphs.relu(path)
     return path
 
 

@@ -70,7 +70,7 @@ def dynamic(folder: Path) -> Path:
         (external_missing, Code.EXTERNAL_MISSING, {"location": "weights.data"}),
         (external_outside, Code.EXTERNAL_OUTSIDE, {}),
         (external_link_outside, Code.EXTERNAL_OUTSIDE, {"location": "weights.data"}),
-        (unknown_operator, Code.OPERATOR_UNKNOWN, {"node": 1, "name": "mystery", "operator": "Relux", "opset": 13}),
+        (unknown_operator, Code.OPERATOR_UNKNOWN, {"node": 1, "name": "", "operator": "Relux", "opset": 13}),
         (dynamic, Code.SHAPE_MISSING, {}),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
@@ -96,7 +96,7 @@ def test_an_unknown_operator_says_which_supported_one_is_nearest(fresh: Product,
 
     (error,) = done.errors
     assert error["detail"]["nearest"] == "Relu"
-    assert error["what"] == 'node 1 "mystery" (Relux, opset 13): unknown operator'
+    assert error["what"] == "node 1 (Relux, opset 13): unknown operator"
 
 
 def test_an_unknown_target_says_which_are_nearest(fresh: Product, tmp_path: Path):

@@ -16,7 +16,7 @@ import pytest
 from tests import support
 from tests.support import graphs, models
 
-ROOMS = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "signing", "toolchains")
+ROOMS = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "sbom", "signing", "toolchains")
 SHAPE = "1x3x8x8"
 
 
@@ -84,6 +84,8 @@ EDITS = {
     "a line of the runtime": ("runtime/src/run.c", c_comment),
     "a line of media-run": ("runtime/program/media_run.c", c_comment),
     "a line of the public header": ("runtime/include/media_engine.h", c_comment),
+    "a line of what writes the bill of materials": ("sbom/payload.py", comment),
+    "what a publisher declares": ("sbom/declared.toml", comment),
     "a number of the target": ("toolchains/targets/x86-64-v3.toml", more_cache),
 }
 
@@ -116,6 +118,7 @@ def test_nothing_else_changes_a_key(original: dict[str, str], tmp_path: Path):
     it = copy(tmp_path / "another place, ünïcode 目录")
     it.edit("farm/check.py", comment)
     it.edit("signing/verify.py", comment)
+    it.edit("sbom/read.py", comment)
     it.edit("containers/process.py", comment)
     it.edit("toolchains/targets/x86-64-v3.toml", comment)
     it.edit("toolchains/targets/x86-64-v4.toml", lambda text: text.replace("l2_bytes = 1048576", "l2_bytes = 2097152"))

@@ -41,6 +41,7 @@ def compile_model(
     name: str = "x86-64-v3",
     jobs: int = 2,
     model: bytes | None = None,
+    scrubbed: bool = True,
     **environment: str,
 ) -> Ended:
     """Run a child over the tiny model, or over the bytes of another file."""
@@ -50,6 +51,8 @@ def compile_model(
     graphs.tiny(given / "model.onnx", side="side")
     if model is not None:
         (given / "model.onnx").write_bytes(model)
+    if scrubbed:
+        onnx_files.scrub(given / "model.onnx")
     request = {
         "schema": "compile-request/1",
         "model": "model.onnx",
@@ -81,7 +84,7 @@ def test_the_result_is_accepted_by_the_farm(first: Ended) -> None:
     assert first.status == 0, first.log
     accepted = result.accept(first.out)
 
-    assert [entry.name for entry in accepted.files] == sorted(result.PAYLOAD_FILES)
+    assert [entry.name for entry in accepted.files] == sorted(result.COMPILED_FILES)
 
 
 def test_the_stages_are_recorded_in_order(first: Ended) -> None:
@@ -90,7 +93,7 @@ def test_the_stages_are_recorded_in_order(first: Ended) -> None:
     assert names[0] == "import"
     assert [name for name in names if not name.startswith("simplify-")] == [
         "import", "fusion", "layout", "schedule", "linalg", "weights", "llvm", "objects", "table", "link", "runtime",
-        "gate", "golden", "header",
+        "links", "gate", "golden", "header",
     ]  # fmt: skip
 
 
@@ -108,6 +111,8 @@ def test_the_configuration_describes_the_payload(first: Ended) -> None:
     assert document["schema"] == "payload/1"
     assert document["inputs"] == [{"name": "x", "dtype": "f32", "shape": [1, 3, 8, 8]}]
     assert document["outputs"] == [{"name": "y", "dtype": "f32", "shape": [1, 5]}]
+    assert document["scrub"]["renamed"] == []
+    assert len(document["scrub"]["rules"]) == 8
     assert document["weights_bytes"] == (payload / "weights.bin").stat().st_size
     assert document["flop"] == sum(group["flop"] for group in document["groups"]) > 0
     assert "ziglang" in document["tools"]
@@ -176,13 +181,21 @@ def test_other_surroundings_give_the_same_bytes(first: Ended, tmp_path: Path) ->
 
 
 def test_a_model_that_is_none_leaves_an_error_and_nothing_else(tmp_path: Path) -> None:
-    ended = compile_model(tmp_path / "work", model=b"not a model")
+    ended = compile_model(tmp_path / "work", model=b"not a model", scrubbed=False)
 
     report = FarmError.from_json(json.loads((ended.out / "error.json").read_bytes()))
     assert report.code is Code.MODEL_INVALID
     assert ended.status == int(report.status) == 1
     assert [path.name for path in ended.out.iterdir()] == ["error.json"]
     assert "Traceback" not in ended.log
+
+
+def test_a_model_that_was_not_scrubbed_is_refused(tmp_path: Path) -> None:
+    ended = compile_model(tmp_path / "work", scrubbed=False)
+
+    report = FarmError.from_json(json.loads((ended.out / "error.json").read_bytes()))
+    assert report.code is Code.MODEL_NOT_SCRUBBED
+    assert [path.name for path in ended.out.iterdir()] == ["error.json"]
 
 
 def test_a_form_that_the_backend_lacks_names_the_node(tmp_path: Path) -> None:

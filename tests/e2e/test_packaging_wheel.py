@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ["containers", "farm", "kernelc", "kernelfarm", "runtime", "signing", "toolchains"]
+ROOMS = ["containers", "farm", "kernelc", "kernelfarm", "runtime", "sbom", "signing", "toolchains"]
 
 
 @pytest.fixture(scope="module")

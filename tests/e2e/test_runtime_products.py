@@ -69,6 +69,32 @@ def test_the_same_bytes_from_another_folder_zone_and_target(tmp_path: Path) -> N
     assert (house / "out" / PROGRAM).stat().st_mode & 0o777 == 0o755
 
 
+LISTED = """
+import os, sys
+from pathlib import Path
+os.sched_setaffinity(0, {int(core) for core in sys.argv[2:]})
+from kernelfarm import canonical
+from toolchains import origins, runtime_build, target
+out, work = Path(sys.argv[1], "out"), Path(sys.argv[1], "work")
+out.mkdir(), work.mkdir()
+built = runtime_build.build_runtime(target.load("armv7"), out, work)
+sys.stdout.buffer.write(canonical.encode(origins.document(built.links)))
+"""
+
+
+def test_what_is_said_of_the_links_does_not_depend_on_the_count_of_cores(tmp_path: Path) -> None:
+    """On a machine with helpers: zig names their constants by its threads."""
+    cores = sorted(os.sched_getaffinity(0))
+    listed = []
+    for chosen in (cores, cores[:1]):
+        folder = tmp_path / str(len(listed))
+        folder.mkdir()
+        argv = [sys.executable, "-c", LISTED, str(folder), *map(str, chosen)]
+        listed.append(subprocess.run(argv, capture_output=True, check=True, timeout=600).stdout)
+
+    assert listed[0] == listed[1]
+
+
 def test_the_products_have_every_property_of_the_gate() -> None:
     for found in products.require_both(device.TARGET, device.runtime()):
         assert {finding.property for finding in found.findings} == set(products.PROPERTIES)

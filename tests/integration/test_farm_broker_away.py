@@ -13,7 +13,7 @@ from farm.ledger.ledger import opened
 from farm.queue import QUEUE
 from kernelfarm.nouns import RunState
 from signing import keys
-from tests.support import farms
+from tests.support import farms, graphs
 from tests.support.farms import eventually
 from tests.support.redis_server import RedisServer
 from tests.support.shells import Shell
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.services
 @pytest.fixture
 def farm(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shell]:
     keys.new(farms.settings(tmp_path / "home").home)
-    (tmp_path / "cls.onnx").write_bytes(b"a model")
+    graphs.relu(tmp_path / "cls.onnx")
     own = {"FARM_BROKER_URL": redis_server.url, "FARM_RECONCILE_S": "0.3"}
     with Shell(tmp_path, tmp_path / "home", own).closing() as shell:
         yield shell

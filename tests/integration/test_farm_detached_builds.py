@@ -14,7 +14,7 @@ from farm.ledger.rules import BuildState, Reason
 from kernelfarm.errors import Code
 from kernelfarm.nouns import RunState
 from signing import keys
-from tests.support import farms
+from tests.support import farms, graphs
 from tests.support.farms import Marks, alive, eventually
 from tests.support.redis_server import RedisServer
 from tests.support.shells import Shell
@@ -28,7 +28,7 @@ WITHIN_S = 40.0
 def farm(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shell]:
     home = farms.settings(tmp_path / "home").home
     keys.new(home)
-    (tmp_path / "cls.onnx").write_bytes(b"a model")
+    graphs.relu(tmp_path / "cls.onnx")
     environment = {"FARM_BROKER_URL": redis_server.url, "FARM_RECONCILE_S": "0.5"}
     with Shell(tmp_path, home.root, environment).closing() as shell:
         yield shell

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from containers.result import PAYLOAD_FILES
+from containers.result import PAYLOAD_FILES, Accepted
+from farm import describe
 from farm.actions import Job
 from farm.blobs import Repository
 from farm.gate import authority, messages, tokens
@@ -30,6 +31,7 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload, PayloadFile, RunState
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
+from sbom import document
 from tests.support import bundles, farms
 from tests.support.gate_server import GateServer
 
@@ -75,9 +77,10 @@ def guest(server: GateServer, name: str = "mallory") -> Guest:
 
 def payload_of(store: ContentStore, job: Job, folder: Path) -> Payload:
     """A good payload for a job, its files in the store."""
-    made = bundles.payload(folder, job.action.target_name, model=job.model)
-    files = tuple(PayloadFile(path.name, store.put_file(path), path.stat().st_size) for path in sorted(made.iterdir()))
-    return Payload(payload_digest(made), job.model.name, job.action.target_name, files)
+    made = describe.completed(job, Accepted(bundles.compiled(folder, job.action.target_name, model=job.model), (), ()))
+    paths = sorted(made.folder.iterdir())
+    files = tuple(PayloadFile(path.name, store.put_file(path), path.stat().st_size) for path in paths)
+    return Payload(payload_digest(made.folder), job.model.name, job.action.target_name, files)
 
 
 def refusal(work: Callable[[], object]) -> Code:
@@ -140,6 +143,23 @@ def test_a_wrong_digest_is_refused(scene: Scene, tmp_path: Path, name: str) -> N
     evil = mallory.store.put_bytes(b"evil")
     changed = [replace(each, digest=evil, size=4) if each.name == name else each for each in good.files]
     payload = replace(good, files=tuple(changed))
+    mallory.upload(grant, payload)
+    assert refusal(lambda: mallory.finish(held(grant), payload)) is Code.RESULT_REFUSED
+    scene.require_nothing_in()
+
+
+def test_a_bill_of_materials_that_leaves_something_out_is_refused(scene: Scene, tmp_path: Path) -> None:
+    """Its digest is right; it is not what the gate would write for these files."""
+    mallory = guest(scene.server)
+    grant = mallory.take()
+    payload_of(mallory.store, scene.job, tmp_path / "payload")
+    place = tmp_path / "payload" / "sbom.cdx.json"
+    bill = canonical.loads(place.read_bytes())
+    bill["components"] = [item for item in bill["components"] if item["bom-ref"] != "tool/ziglang"]
+    place.write_bytes(document.numbered(bill))
+    paths = sorted(place.parent.iterdir())
+    files = tuple(PayloadFile(path.name, mallory.store.put_file(path), path.stat().st_size) for path in paths)
+    payload = Payload(payload_digest(place.parent), scene.job.model.name, scene.job.action.target_name, files)
     mallory.upload(grant, payload)
     assert refusal(lambda: mallory.finish(held(grant), payload)) is Code.RESULT_REFUSED
     scene.require_nothing_in()

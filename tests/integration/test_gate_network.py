@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 def job(farm: Session, model: Path) -> Job:
     """A real job, its bytes in the farm's store."""
-    found = models.take_in(model, "tiny", farm.store, scratch=farm.settings.home.cache)
+    found = models.take_in(model, "tiny", farm.store, scratch=farm.settings.home.cache).model
     return actions.job_of(found, target.load("x86-64-v3"), Options(), actions.toolbox())
 
 

@@ -45,6 +45,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "ir_version": VERSIONS,
     "abi_version": st.integers(0, 2**31),
     "tuning_db": st.none() | DIGESTS,
+    "sbom_source": st.none() | DIGESTS,
 }
 RECIPES = st.builds(RecipeInputs, **FIELDS)
 EXECUTION_FIELDS: dict[str, st.SearchStrategy[Any]] = {

@@ -14,8 +14,11 @@ from farm.bundle import PayloadInput, WrittenBundle, write_bundle
 from kernelfarm import canonical, device, digest, nouns, oci_bundle
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.golden import Case, Golden
+from kernelfarm.links import Input, Linked, Links, Origin, Source
 from kernelfarm.oci_bundle import BundleView, PayloadView
-from signing import dsse, facts, keys
+from sbom import document, notice
+from sbom.making import Making
+from signing import dsse, facts, keys, release
 from signing import verify as rules
 from signing.client import Signer
 from signing.keys import PublicKey
@@ -27,6 +30,21 @@ TOOLS = (nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),)
 MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
 GOLDEN = Golden((12,), (8,), (Case((0,), (bytes(8),)), Case((1 << 32,), (bytes(8),)))).to_bytes()
 """For one input of three values and one output of two, which is expected to be 0."""
+WORKER = {"name": "first-host", "worker": "first-host-1"}
+"""Who compiled such a payload."""
+SOURCE = Source("runtime/src/api.c", digest.of_bytes(b"api"), 3)
+LINKS = Links(
+    (
+        Linked("kernels.so", (Input("kf_1.o", digest.of_bytes(b"kf"), 2, Origin.MODEL, 2, (".text",)),)),
+        Linked(
+            "libmedia_engine.so",
+            (made := Input("src-api.o", digest.of_bytes(b"o"), 1, Origin.SOURCES, 1, (".text",), (SOURCE.name,)),),
+        ),
+        Linked("media-run", (made,)),
+    ),
+    (SOURCE,),
+)
+"""What such a payload says that it was linked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +65,31 @@ class LocalSigner:
             rules.require_about(statement, found, "a statement")
         return [dsse.seal(statement, self.private) for statement in statements]
 
+    def withdraw(self, statement: Statement) -> bytes:
+        """See `signing.client.SocketSigner`."""
+        release.require_withdrawal(statement, "the withdrawal")
+        return dsse.seal(statement, self.private)
+
 
 def signer(number: int = 1) -> LocalSigner:
     """A signer whose key follows from `number`: the same in every run."""
     return LocalSigner(ec.derive_private_key(number, ec.SECP256R1()))
 
 
-def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = "") -> Path:
+def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = "", links: Links = LINKS) -> Path:
     """Write a payload whose binaries are text; its header and config fit them. Different `salt`, different kernels."""
+    return described(compiled(folder, name, model=model, salt=salt, links=links), name, model=model)
+
+
+def described(folder: Path, name: str, *, model: nouns.Model = MODEL) -> Path:
+    """The payload in a folder with notices and a bill of materials that fit what is in it now."""
+    (folder / "NOTICE").write_bytes(notice.describe(folder))
+    (folder / "sbom.cdx.json").write_bytes(document.describe(folder, Making(model, name, recipe(name, model=model))))
+    return folder
+
+
+def compiled(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = "", links: Links = LINKS) -> Path:
+    """What a compile would leave of such a payload: all but the notices and the bill of materials."""
     found = target.load(name)
     folder.mkdir(parents=True)
     kernels = f"kernels for {name} {salt}".encode()
@@ -82,9 +117,10 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
         "hardening.json": canonical.dumps({"schema": "hardening/1"}),
         "kernels.so": kernels,
         "libmedia_engine.so": b"library",
+        "links.json": canonical.encode(links),
         "media-run": f"program of {name}".encode(),
         "media.hdr": header.to_bytes(),
-        "media_engine.h": b"#pragma once\n",
+        "media_engine.h": b"#define MEDIA_API_VERSION 1u\n",
         "weights.bin": weights,
     }
     for title, data in files.items():
@@ -94,7 +130,14 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
 
 def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026-11-29T17:00:00Z") -> Provenance:
     """How such a payload says that it was made."""
-    recipe = nouns.RecipeInputs(
+    execution = nouns.Execution(None, "x86_64", "process")
+    made = recipe(name, model=model)
+    return Provenance(model, name, made, execution, started_on=started_on, host={"cores": "2", **WORKER})
+
+
+def recipe(name: str, *, model: nouns.Model = MODEL) -> nouns.RecipeInputs:
+    """The recipe of such a payload."""
+    return nouns.RecipeInputs(
         model_digest=model.identity,
         target_digest=target.load(name).digest,
         options=nouns.Options.of({"x": (1, 3, 48, 192)}),
@@ -104,8 +147,6 @@ def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
     )
-    execution = nouns.Execution(None, "x86_64", "process")
-    return Provenance(model, name, recipe, execution, started_on=started_on, host={"cores": "2"})
 
 
 def write(

@@ -128,7 +128,7 @@ def write_result(in_dir: Path, out: Path, *, salt: str = "") -> None:
     request = canonical.loads((in_dir / "request.json").read_bytes(), strict=True)
     model = (in_dir / request["model"]).read_bytes()
     noun = Model(request["model_name"], digest.of_bytes(model), len(model))
-    folder = bundles.payload(out / "payload", request["target"]["name"], model=noun, salt=salt)
+    folder = bundles.compiled(out / "payload", request["target"]["name"], model=noun, salt=salt)
     files = {
         path.name: {"digest": digest.of_file(path), "size": path.stat().st_size} for path in sorted(folder.iterdir())
     }

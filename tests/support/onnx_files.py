@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from kernelc import frontend
+from kernelc.frontend.scrub import rewrite
+from kernelc.frontend.scrub.secrets import Secrets
 from kernelc.graph import Graph
 
 Array = npt.NDArray[Any]
@@ -43,6 +46,13 @@ def save(folder: Path, content: ModelProto | bytes, name: str = "model.onnx") ->
     """Write a model, or bytes that are none."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString(deterministic=True))
+    return path
+
+
+def scrub(path: Path) -> Path:
+    """Scrub a model's file in place, without a word of a user's."""
+    made = rewrite.scrub(onnx.load_model(path, load_external_data=False), Secrets())
+    path.write_bytes(made.model.SerializeToString(deterministic=True))
     return path
 
 

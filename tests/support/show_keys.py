@@ -13,7 +13,7 @@ from toolchains import target
 
 def main(path: Path, target_name: str, shape: str) -> None:
     home = config.load().home.create()
-    model = models.take_in(path, "net", ContentStore(home.store), scratch=home.cache)
+    model = models.take_in(path, "net", ContentStore(home.store), scratch=home.cache).model
     job = actions.job_of(model, target.load(target_name), shapes.parse([shape]), actions.toolbox())
     keys = {"recipe": job.action.recipe_key, "execution": job.action.execution_key}
     print(json.dumps({**keys, "farm": str(Path(actions.__file__).parent)}))

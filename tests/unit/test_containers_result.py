@@ -35,7 +35,7 @@ def rewrite(out: Path, change: Callable[[dict[str, object]], object]) -> None:
 
 def test_a_good_result_is_accepted_with_digests_from_the_bytes(out: Path) -> None:
     accepted = result.accept(out)
-    assert [entry.name for entry in accepted.files] == sorted(result.PAYLOAD_FILES)
+    assert [entry.name for entry in accepted.files] == sorted(result.COMPILED_FILES)
     weights = next(entry for entry in accepted.files if entry.name == "weights.bin")
     assert (weights.digest, weights.size) == (digest.of_bytes(b"weights" * 8), 56)
     assert [(stage.name, stage.digest) for stage in accepted.stages] == [("import", digest.of_bytes(b"a model"))]

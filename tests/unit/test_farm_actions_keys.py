@@ -45,6 +45,7 @@ INPUTS = {
     "tool bytes": job(box=replace(BOX, tools=(ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"other")),))),
     "tool version": job(box=replace(BOX, tools=(ToolIdentity("ziglang", "0.17.1", digest.of_bytes(b"zig")),))),
     "one tool more": job(box=replace(BOX, tools=(*BOX.tools, ToolIdentity("onnx", "1.23", digest.of_bytes(b"o"))))),
+    "bill of materials": job(box=replace(BOX, sbom_source=digest.of_bytes(b"sbom"))),
     "IR version": job(box=replace(BOX, ir_version="0.2.0")),
     "ABI version": job(box=replace(BOX, abi_version=2)),
 }
@@ -92,10 +93,10 @@ def test_time_place_locale_cores_and_order_change_neither(monkeypatch: pytest.Mo
 def test_golden_keys() -> None:
     # A change here empties every cache and breaks comparison with older builds: make it on purpose, and say so.
     fixed = replace(BASE.recipe, target_digest=digest.of_bytes(b"target"))
-    assert recipe_key(fixed) == "sha256:ff3555785550dc318929545418ad959e7b8fe838edcb995bd937eba293e21dde"
+    assert recipe_key(fixed) == "sha256:3f456785ddce8f68f4902ff7a79012eb67a1c8f4cec8bc7fc7bd131aa12cd860"
     assert (
         execution_key(recipe_key(fixed), BOX.execution)
-        == "sha256:d7288f368f13c607eff8e564f08606bef9aeef4aff465fe8202c00a9723f3086"
+        == "sha256:a4c74853651f0a047dc05b87bdb6c92045382862a82f7316900cbea206e66b35"
     )
 
 

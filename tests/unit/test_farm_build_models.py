@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from farm import models
-from kernelfarm import digest
+from farm.models import Scrubber, Taken
+from kernelc import frontend
+from kernelc.frontend.scrub import rules
+from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
-from kernelfarm.nouns import Model, ModelFile
+from kernelfarm.nouns import Model, ModelFile, Options
 from kernelfarm.store import ContentStore
+from tests.support import graphs, onnx_files
 
 
 @pytest.fixture
@@ -19,65 +23,114 @@ def store(tmp_path: Path) -> ContentStore:
     return ContentStore(tmp_path / "store")
 
 
-def no_lister(path: Path) -> tuple[str, ...]:
-    raise AssertionError(f"{path} must not be asked")
+def scrubber(*ranges: tuple[str, int, int]) -> Scrubber:
+    """One that finds these places of external data, and leaves a model of one word."""
+
+    def scrub(folder: Path) -> None:
+        (folder / rules.RESULT).write_bytes(b"scrubbed")
+        places = [dict(zip(("location", "offset", "length"), item, strict=True)) for item in ranges]
+        report = {"schema": "scrub-report/1", "removed": {"names": 1}, "renamed": [], "ranges": places}
+        (folder / rules.REPORT).write_bytes(canonical.dumps(report))
+
+    return scrub
 
 
 def refused(path: Path, store: ContentStore, tmp_path: Path, *names: str) -> FarmError:
     with pytest.raises(FarmError) as caught:
-        models.take_in(path, "m", store, scratch=tmp_path, lister=lambda _copy: names)
+        models.take_in(path, "m", store, scratch=tmp_path, scrubber=scrubber(*((name, 0, 7) for name in names)))
     return caught.value
 
 
 def external_model(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "m.onnx"
-    path.write_bytes(b"...location...")
+    path.write_bytes(b"a model")
     return path
 
 
-def test_a_model_is_in_the_store_afterwards(tmp_path: Path, store: ContentStore) -> None:
+def test_what_is_left_of_a_model_is_in_the_store_afterwards(tmp_path: Path, store: ContentStore) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"a model")
-    taken = models.take_in(path, "m", store, scratch=tmp_path, lister=no_lister)
-    assert taken == Model("m", digest.of_bytes(b"a model"), 7)
-    assert store.get_bytes(taken.digest) == b"a model"
+    taken = models.take_in(path, "m", store, scratch=tmp_path, scrubber=scrubber())
+    assert taken == Taken(Model("m", digest.of_bytes(b"scrubbed"), 8), digest.of_bytes(b"a model"), {"names": 1})
+    assert list(store.digests()) == [taken.model.digest]
 
 
-def test_external_data_is_taken_in_under_its_name(tmp_path: Path, store: ContentStore) -> None:
+def test_the_bytes_of_external_data_in_use_are_packed(tmp_path: Path, store: ContentStore) -> None:
     path = external_model(tmp_path / "models")
     (tmp_path / "models/data").mkdir()
-    (tmp_path / "models/data/w.bin").write_bytes(b"weights")
-    seen: list[Path] = []
+    (tmp_path / "models/data/w.bin").write_bytes(b"author: weights and more")
+    (tmp_path / "models/b.bin").write_bytes(b"bias")
+    places = scrubber(("./data/w.bin", 8, 7), ("b.bin", 1, 2), ("data/w.bin", 16, 0))
 
-    def lister(copy: Path) -> tuple[str, ...]:
-        seen.append(copy)
-        assert sorted(item.name for item in copy.parent.iterdir()) == ["model.onnx"]
-        return ("./data/w.bin", "data/w.bin")
+    taken = models.take_in(path, "m", store, scratch=tmp_path, scrubber=places)
 
-    taken = models.take_in(path, "m", store, scratch=tmp_path, lister=lister)
-    assert taken.external == (ModelFile("data/w.bin", digest.of_bytes(b"weights"), 7),)
-    assert store.get_bytes(taken.external[0].digest) == b"weights"
-    assert not seen[0].exists()
+    (packed,) = taken.model.external
+    assert (packed.name, packed.size) == ("weights.data", 128)
+    assert store.get_bytes(packed.digest) == b"weights".ljust(64, b"\0") + b"ia".ljust(64, b"\0")
 
 
-def test_the_real_lister_finds_external_data_of_an_onnx_file(tmp_path: Path, store: ContentStore) -> None:
-    import onnx
-    from onnx import TensorProto, helper
-
-    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
-    weight.external_data.add(key="location", value="w.bin")
-    inner = helper.make_graph([], "inner", [], [], [weight])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
-    onnx.save_model(helper.make_model(helper.make_graph([node], "g", [], [])), tmp_path / "m.onnx")
-    (tmp_path / "w.bin").write_bytes(b"1234")
-    taken = models.take_in(tmp_path / "m.onnx", "m", store, scratch=tmp_path)
-    assert taken.external == (ModelFile("w.bin", digest.of_bytes(b"1234"), 4),)
+def test_external_data_that_ends_too_early(tmp_path: Path, store: ContentStore) -> None:
+    path = external_model(tmp_path / "models")
+    (tmp_path / "models/w.bin").write_bytes(b"weight")
+    assert refused(path, store, tmp_path, "w.bin").code is Code.TENSOR_INVALID
+    assert list(store.digests()) == []
 
 
-def test_the_lister_leaves_a_file_that_is_no_model_to_the_compiler(tmp_path: Path, store: ContentStore) -> None:
+def test_the_real_scrubber_sees_a_copy_and_leaves_what_the_compiler_takes(tmp_path: Path, store: ContentStore) -> None:
+    path = graphs.external(tmp_path / "m.onnx", "secret/w.bin")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/w.bin").write_bytes(b"w" * 1024 + b"made by me")
+
+    taken = models.take_in(path, "m", store, scratch=tmp_path)
+
+    assert taken.before == digest.of_file(path)
+    assert taken.model.external == (ModelFile("weights.data", digest.of_bytes(b"w" * 1024), 1024),)
+    (tmp_path / "out").mkdir()
+    store.export(taken.model.digest, tmp_path / "out/model.onnx")
+    store.export(taken.model.external[0].digest, tmp_path / "out/weights.data")
+    frontend.require_scrubbed(tmp_path / "out/model.onnx")
+    assert frontend.load(tmp_path / "out/model.onnx", {}).weights
+
+
+def test_a_file_that_is_no_model(tmp_path: Path, store: ContentStore) -> None:
     path = external_model(tmp_path)
-    assert models.take_in(path, "m", store, scratch=tmp_path).external == ()
+    with pytest.raises(FarmError) as caught:
+        models.take_in(path, "m", store, scratch=tmp_path)
+    assert caught.value.code is Code.MODEL_INVALID
+    assert list(store.digests()) == []
+
+
+def test_names_that_held_a_secret_are_told_without_it(tmp_path: Path, store: ContentStore) -> None:
+    path = graphs.relu(tmp_path / "m.onnx")
+    taken = models.take_in(path, "m", store, scratch=tmp_path, words=["xyz"])
+    assert (taken.renamed, taken.options(Options.of({"x": (1, 3)}))) == ((), Options.of({"x": (1, 3)}))
+
+    onnx_files.save(
+        tmp_path, onnx_files.model([onnx_files.node("Relu", ["a-xyz"], ["y"])], {"a-xyz": [1, 3]}), "m.onnx"
+    )
+    taken = models.take_in(path, "m", store, scratch=tmp_path, words=["xyz"])
+
+    assert [item.to_json() for item in taken.renamed] == [
+        {"kind": "input", "index": 0, "name": "scrubbed_input_0", "why": "word"}
+    ]
+    assert taken.options(Options.of({"a-xyz": (1, 3)})) == Options.of({"scrubbed_input_0": (1, 3)})
+    assert "xyz" not in str(taken.to_json())
+
+
+@pytest.mark.parametrize(
+    "report", [b"{}", b"[]", b"no JSON", b'{"ranges":[],"removed":{"a":"b"},"renamed":[]}',
+               b'{"ranges":[{"length":1,"location":"x","offset":-1}],"removed":{},"renamed":[]}']
+)  # fmt: skip
+def test_a_report_that_makes_no_sense_is_refused(tmp_path: Path, store: ContentStore, report: bytes) -> None:
+    def scrub(folder: Path) -> None:
+        (folder / rules.RESULT).write_bytes(b"scrubbed")
+        (folder / rules.REPORT).write_bytes(report)
+
+    with pytest.raises(FarmError) as caught:
+        models.take_in(external_model(tmp_path), "m", store, scratch=tmp_path, scrubber=scrub)
+    assert caught.value.code is Code.CHILD_CRASHED
+    assert list(store.digests()) == []
 
 
 def test_a_missing_model(tmp_path: Path, store: ContentStore) -> None:

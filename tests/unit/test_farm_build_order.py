@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from farm import build, destination, shapes
+from farm import destination, naming, shapes
 from farm.build import Built, Order
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Options
@@ -57,7 +57,7 @@ def test_a_shape_given_twice_is_wrong_usage() -> None:
     ],
 )
 def test_the_bundle_is_named_after_the_file(file: str, name: str) -> None:
-    assert build.default_name(Path("/some/where") / file) == name
+    assert naming.default_name(Path("/some/where") / file) == name
 
 
 def order(*models: str, name: str | None = None) -> Order:
@@ -65,13 +65,13 @@ def order(*models: str, name: str | None = None) -> Order:
 
 
 def test_models_are_in_the_order_of_their_names() -> None:
-    assert build.name_models(order("b.onnx", "a.onnx")) == {"a": Path("a.onnx"), "b": Path("b.onnx")}
+    assert naming.name_models(order("b.onnx", "a.onnx").models, None) == {"a": Path("a.onnx"), "b": Path("b.onnx")}
 
 
 @pytest.mark.parametrize("wrong", [order("x/a.onnx", "y/a.onnx"), order("a.onnx", "b.onnx", name="c")])
 def test_two_models_cannot_have_one_name(wrong: Order) -> None:
     with pytest.raises(FarmError) as caught:
-        build.name_models(wrong)
+        naming.name_models(wrong.models, wrong.name)
     assert caught.value.code is Code.USAGE
 
 

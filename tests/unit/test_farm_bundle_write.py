@@ -48,14 +48,17 @@ def test_a_payload_is_its_files_by_name_with_their_media_types(tmp_path: Path) -
     (v3, _) = oci_bundle.read(made.path).payloads
 
     assert {title: blob.media_type.removeprefix("application/vnd.kernelfarm.") for title, blob in v3.files.items()} == {
+        "NOTICE": "text/plain",
         "config.json": "payload.config.v1+json",
         "golden.bin": "golden.v1",
         "hardening.json": "hardening.v1+json",
         "kernels.so": "kernels.v1",
         "libmedia_engine.so": "library.v1",
+        "links.json": "links.v1+json",
         "media-run": "program.v1",
         "media.hdr": "header.v1",
         "media_engine.h": "include.v1",
+        "sbom.cdx.json": "application/vnd.cyclonedx+json",
         "weights.bin": "weights.v1",
     }
 

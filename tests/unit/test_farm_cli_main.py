@@ -18,7 +18,7 @@ from farm.cli import output
 from kernelfarm.errors import Code, FarmError
 from toolchains import target
 
-HEAVY = ("alembic", "cryptography", "mlir", "numpy", "onnx", "rich", "sqlalchemy")
+HEAVY = ("alembic", "cryptography", "cyclonedx", "mlir", "numpy", "onnx", "rich", "sqlalchemy")
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,11 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
     assert lines[-1] == "[]"
     for name in entry.COMMANDS:
         assert any(line.split()[:1] == [name] for line in lines), name
+
+
+def test_a_build_does_not_load_the_schema_validator_of_bills() -> None:
+    # It costs a second at each start; `farm verify` and `farm audit` load it when they validate.
+    assert python("import sys, farm.build, sbom.read; print('jsonschema' in sys.modules)").stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", [*sorted(entry.COMMANDS), "keys new", "keys list", "keys export"])

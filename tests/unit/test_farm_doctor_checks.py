@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from farm.cli import main as entry
 from farm.doctor import Finding, Level
 from farm.ledger.ledger import opened
 from farm.ledger.tables import HEAD
-from kernelfarm import files
+from kernelfarm import canonical, digest, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
+from sbom.licence import scan
+from sbom.licence.nouns import Scanner
 from toolchains import disasm, emulator
 
 HERE = Path("/environment")
@@ -164,6 +167,30 @@ def test_a_missing_disassembler_is_a_note_that_says_what_cannot_be_built(monkeyp
     assert found.level is Level.NOTE
     assert found.said.startswith("no building for hexagon and riscv64: llvm-objdump 19 is neither installed")
     assert found.advice == "Run `make tools`."
+
+
+def test_a_missing_licence_scanner_is_a_note_that_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = partial(scan.installed, tmp_path / "scan")
+    monkeypatch.setattr(scan, "installed", absent)
+
+    found = doctor.scanner()
+
+    assert found.level is Level.NOTE
+    assert found.said.startswith("no file is scanned for licences: ")
+    assert found.advice == "Run `make scan-tools` in the farm's source folder."
+
+
+def test_an_installed_licence_scanner_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "scancode").touch()
+    identity = Scanner("scancode-toolkit", "32.5.0", digest.of_bytes(b"its lock"))
+    (tmp_path / scan.STAMP).write_bytes(canonical.encode(identity))
+    present = partial(scan.installed, tmp_path)
+    monkeypatch.setattr(scan, "installed", present)
+
+    assert doctor.scanner() == Finding("scanner", Level.OK, "scancode-toolkit 32.5.0 for licences")
 
 
 def test_the_processors_features_are_read(tmp_path: Path) -> None:

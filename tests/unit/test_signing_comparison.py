@@ -73,7 +73,7 @@ def test_a_comparison_that_found_a_difference_is_kept_and_said(bundle: Path):
     [
         ({"original": digest.of_bytes(b"not in the bundle")}, Code.SIGNATURE_FOREIGN),
         ({"name": "other/x86-64-v3"}, Code.SIGNATURE_FOREIGN),
-        ({"predicate": {"schema": "comparison/1"}}, Code.ATTESTATION_INVALID),
+        ({"predicate": {"schema": "comparison/2"}}, Code.ATTESTATION_INVALID),
         ({"more": {"note": "looks fine"}}, Code.ATTESTATION_INVALID),
     ],
     ids=["another payload", "another name", "incomplete", "more than it should say"],

@@ -67,7 +67,7 @@ def test_the_builder_has_one_identity_per_security_mode() -> None:
     run = PROVENANCE.statement(PAYLOAD).predicate["runDetails"]
 
     assert run["builder"] == {"id": "urn:kernel-farm:builder:process:1"}
-    assert run["metadata"] == {"startedOn": "2026-11-29T17:00:00Z", "kernelFarm_host": {"cores": "2"}}
+    assert run["metadata"] == {"startedOn": "2026-11-29T17:00:00Z", "kernelFarm_host": {"cores": "2", **bundles.WORKER}}
 
 
 def test_an_unknown_security_mode_is_never_stated() -> None:

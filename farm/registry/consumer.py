@@ -1,0 +1,355 @@
+"""The consumer's side: what a reference means, whether it holds, a lock file of digests, and fetching what that names.
+
+Everything rests on a public key: the log that gives a tag its meaning is signed with it, and so is the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from farm import publish
+from farm.bundle import require_replaceable
+from farm.policy import Policy
+from farm.registry import log, memory, publishing, reference, transfer
+from farm.registry.log import Head, ReleaseLog
+from farm.registry.reference import Reference
+from farm.registry.remote import Remote
+from farm.registry.transfer import Say, silent
+from farm.release import facts
+from farm.release.compatibility import Interface
+from farm.release.record import Released
+from farm.release.release import Past, open_all, released_of, require_good
+from farm.release.versions import compared_with, parse
+from farm.verify import PayloadCheck, Report, verify_bundle
+from kernelfarm import canonical, digest, files, nouns, oci_bundle
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.paths import Home
+from signing.keys import PublicKey
+from signing.release import LogEntry, Release
+
+LOCKFILE = "farm.lock"
+_TURN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a reference means by its repository's log."""
+
+    remote: Remote
+    log: ReleaseLog
+    entry: LogEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One bundle in a lock file: where it was found, what it is, and the end of the log that said so."""
+
+    name: str
+    source: str
+    version: str
+    digest: Digest
+    payloads: tuple[tuple[str, Digest], ...]
+    log_sequence: int
+    log_identity: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Lockfile:
+    """A consumer's lock file. `key` is the identifier of the public key that everything in it was verified with."""
+
+    SCHEMA: ClassVar[str] = "consumer-lock/1"
+    key: str
+    bundles: tuple[Locked, ...]
+
+    def __post_init__(self) -> None:
+        nouns.sort_field(self, "bundles", lambda item: item.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A bundle of a lock file, in its folder. `present`: it was there already, whole."""
+
+    name: str
+    version: str
+    digest: Digest
+    path: Path
+    present: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "digest": self.digest,
+            "path": str(self.path),
+            "present": self.present,
+        }
+
+
+def resolve(
+    home: Home, place: Reference, public: PublicKey, *, seen: Head | None = None, origin: Reference | None = None
+) -> Resolved:
+    """What a reference means: a tag or digest that the log published; without either, the last good final release.
+
+    `seen` is an end of the log that is known from elsewhere, `origin` whose log it is where `place` is in a mirror:
+    what this machine saw there counts too. Raises LOG_* for a log that does not hold or lacks what was seen of it,
+    RELEASE_UNKNOWN, and TAG_MOVED or MANIFEST_MISSING where `place` names a tag that is not where the log says.
+    """
+    remote = Remote(place)
+    found = transfer.read_log(remote, public, origin.repository if origin else "")
+    if origin is not None:
+        memory.require_seen(home, origin, public.keyid, found)
+    if seen is not None:
+        log.require_extends(found, seen, place.place)
+    memory.require_and_remember(home, place, public.keyid, found)
+    if place.digest:
+        entry = found.of_digest(place.digest)
+    elif place.tag:
+        entry = found.published(place.tag)
+    else:
+        entry = found.latest()
+    if entry is None:
+        raise publishing.unknown(place, found)
+    if place.tag:
+        _require_tag(remote, entry)
+    return Resolved(remote, found, entry)
+
+
+def _require_tag(remote: Remote, entry: LogEntry) -> None:
+    place = f"{remote.reference.place}:{entry.tag}"
+    there = remote.tagged(entry.tag)
+    if there is None:
+        why = f"entry {entry.sequence} of the release log says that it is {entry.digest}"
+        advice = "Fetch it by that digest, or have it published again."
+        raise FarmError(Code.MANIFEST_MISSING, f"the tag {place} is gone", why, advice, {"digest": entry.digest})
+    found = digest.of_bytes(there)
+    if found != entry.digest:
+        why = f"it means {found}, entry {entry.sequence} of the release log says {entry.digest}"
+        advice = f"Use {remote.reference.place}@{entry.digest}, and tell who runs the registry."
+        raise FarmError(Code.TAG_MOVED, f"the tag {place} was moved", why, advice, {"found": found})
+
+
+def verify_reference(
+    home: Home,
+    place: Reference,
+    public: PublicKey,
+    *,
+    policy: Policy | None = None,
+    check_payload: PayloadCheck | None = None,
+) -> Report:
+    """Verify what a reference means, from its log to the last byte; everything that is wrong is in the report."""
+    report = Report(signed=True, keyid=public.keyid)
+    found: list[Resolved] = []
+    with report.check("release log", place.place) as say:
+        found.append(resolve(home, place, public))
+        entry, head = found[0].entry, found[0].log.head
+        say(f"{entry.tag} is {entry.digest} by entry {entry.sequence} of {head.sequence}, each signed and chained")
+    if not report.ok:
+        return report
+    one = found[0]
+    scratch = home.create().cache
+    with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
+        with report.check("registry", str(place)) as say:
+            transfer.pull(one.remote, one.entry.digest, public, folder)
+            say("every document and blob is there, and what its digest says")
+        if report.ok:
+            whole = verify_bundle(folder, public, policy=policy, check_payload=check_payload)
+            report.digest, report.name, report.version = whole.digest, whole.name, whole.version
+            report.payloads = whole.payloads
+            report.checks += whole.checks
+        if report.ok:
+            with report.check("released", str(place)) as say:
+                say(f"for the channel {require_released(folder, public).channel}")
+    if report.ok:
+        with report.check("name", place.place) as say:
+            _require_named(one.entry, report)
+            say(f"{report.name} {report.version}, as the log says")
+    with report.check("withdrawal", place.place) as say:
+        if withdrawn := one.log.withdrawn(one.entry.tag):
+            raise publishing.withdrawn_error(withdrawn, place.place)
+        say("not withdrawn")
+    return report
+
+
+def require_released(folder: Path, public: PublicKey) -> Release:
+    """The release statement of a verified bundle; raises `FarmError` SIGNATURE_MISSING: a registry may hide it."""
+    found = released_of(open_all(oci_bundle.read(folder).require(), public))
+    if found is None:
+        what, why = "there is no release statement of the bundle", "all that is published has one"
+        raise FarmError(Code.SIGNATURE_MISSING, what, why, detail={"file": "index.json"})
+    return found
+
+
+def _require_named(entry: LogEntry, report: Report) -> None:
+    if (report.name, report.version, report.digest) != (entry.name, entry.version, entry.digest):
+        why = f"the log says {entry.name} {entry.version}"
+        raise FarmError(Code.LOG_INVALID, f"the bundle is {report.name} {report.version}", why)
+
+
+def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: Lockfile | None = None) -> Lockfile:
+    """The lock file of these references. Raises as `resolve`, RELEASE_WITHDRAWN, USAGE for two of one name.
+
+    `before` is the lock file that it replaces: no log may lack what that saw of it.
+    """
+    known = before.bundles if before is not None and before.key == public.keyid else ()
+    seen = {item.source: Head(item.log_sequence, item.log_identity) for item in known}
+    made: dict[str, Locked] = {}
+    for place in places:
+        one = resolve(home, place, public, seen=seen.get(place.place))
+        if withdrawn := one.log.withdrawn(one.entry.tag):
+            raise publishing.withdrawn_error(withdrawn, place.place)
+        if one.entry.name in made:
+            what = f"two references mean the model {one.entry.name!r}"
+            raise FarmError(Code.USAGE, what, f"{made[one.entry.name].source} and {place}", "Lock one of them.")
+        made[one.entry.name] = _locked(one)
+    return Lockfile(public.keyid, tuple(made.values()))
+
+
+def _locked(one: Resolved) -> Locked:
+    entry, head = one.entry, one.log.head
+    assert head.identity is not None
+    payloads = transfer.payloads_of(one.remote, entry.digest)
+    place = one.remote.reference.place
+    return Locked(entry.name, place, entry.version, entry.digest, payloads, head.sequence, head.identity)
+
+
+def read_lockfile(path: Path) -> Lockfile:
+    """The lock file at `path`; raises `FarmError` LOCKFILE_INVALID."""
+    try:
+        found = canonical.from_json(Lockfile, canonical.loads(path.read_bytes(), name=str(path)), name=str(path))
+        for item in found.bundles:
+            nouns.require_file_name(item.name)
+            reference.parse_repository(item.source)
+            parse(item.version)
+        if any(item.log_sequence < 1 for item in found.bundles):
+            raise ValueError("it says of a log that nothing was seen of it")
+    except (OSError, ValueError, FarmError) as reason:
+        why = reason.why or reason.what if isinstance(reason, FarmError) else str(reason)
+        advice = "Take it from version control, or remove it and make one with `farm lock`."
+        raise FarmError(
+            Code.LOCKFILE_INVALID, f"{path} is not a lock file", why, advice, {"file": str(path)}
+        ) from reason
+    return found
+
+
+def fetch(
+    home: Home,
+    locked: Lockfile,
+    public: PublicKey,
+    out: Path,
+    *,
+    offline: bool = False,
+    withdrawn_too: bool = False,
+    mirror: str = "",
+    check_payload: PayloadCheck | None = None,
+    say: Say = silent,
+) -> list[Fetched]:
+    """Have every bundle of a lock file in `out`/NAME, verified; what is there already is verified and stays.
+
+    `offline`: nothing is asked of the network. `mirror` is a HOST, or HOST/PATH, in place of those in the lock file.
+    Raises WRONG_KEY for another key than that of the lock file, OFFLINE, RELEASE_WITHDRAWN, OUTPUT_FOREIGN where
+    something else than a bundle lies at `out`/NAME, and the first error of a bundle that does not verify.
+    """
+    if public.keyid != locked.key:
+        why = f"it was made with the key {locked.key}, the given one is {public.keyid}"
+        raise FarmError(Code.WRONG_KEY, "the lock file belongs to another key", why, "Give the key that made it.")
+    with files.coded("the folder of bundles could not be made", out):
+        out.mkdir(parents=True, exist_ok=True)
+    found = []
+    for item in locked.bundles:
+        place = reference.parse(f"{item.source}@{item.digest}")
+        if mirror:
+            place = reference.parse(f"{mirror}/{place.repository}@{item.digest}")
+        with files.locked(out / f".{item.name}.farm", timeout_s=_TURN_S):
+            found.append(_fetch(home, item, place, public, out, offline, withdrawn_too, check_payload, say))
+    return found
+
+
+def _fetch(
+    home: Home,
+    item: Locked,
+    place: Reference,
+    public: PublicKey,
+    out: Path,
+    offline: bool,
+    withdrawn_too: bool,
+    check_payload: PayloadCheck | None,
+    say: Say,
+) -> Fetched:
+    final = out / item.name
+    publish.recover(final)
+    require_replaceable(final)
+    present = final.is_dir() and _is(final, item.digest, damaged_too=offline)
+    if not offline:
+        origin = reference.parse_repository(item.source)
+        head = Head(item.log_sequence, item.log_identity)
+        one = resolve(home, place, public, seen=head, origin=origin if origin.place != place.place else None)
+        if (withdrawn := one.log.withdrawn(one.entry.tag)) and not withdrawn_too:
+            raise publishing.withdrawn_error(withdrawn, place.place)
+    if not present:
+        if offline:
+            what = f"{item.name} {item.version} is not in {out}"
+            advice = "Fetch it once with the network, into this folder."
+            raise FarmError(Code.OFFLINE, what, f"{item.digest} is what the lock file names", advice)
+        part = out / f".{item.name}.farm.part-{digest.hex_of(item.digest)[:16]}"
+        with files.coded("a bundle could not be written", part):
+            part.mkdir(exist_ok=True)
+            transfer.pull(Remote(place), item.digest, public, part, say)
+            _require_good(part, item, public, check_payload)
+            publish.publish(part, final)
+            files.remove_tree(part)
+    else:
+        _require_good(final, item, public, check_payload)
+    return Fetched(item.name, item.version, item.digest, final, present)
+
+
+def _is(folder: Path, wanted: Digest, *, damaged_too: bool) -> bool:
+    """Whether the folder holds this bundle. A damaged one is fetched again, or, without the network, told from none."""
+    try:
+        view = oci_bundle.read(folder)
+    except FarmError:
+        return damaged_too
+    if view.descriptor is None:
+        return damaged_too
+    return view.descriptor.digest == wanted and (damaged_too or not view.faults)
+
+
+def _require_good(folder: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
+    report = verify_bundle(folder, public, check_payload=check_payload)
+    require_good(report)
+    require_released(folder, public)
+    said = (report.name, report.version, report.digest, tuple(sorted(report.payloads.items())))
+    if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
+        what = f"{folder} is not what the lock file names"
+        raise FarmError(Code.LOCKFILE_INVALID, what, f"it is {report.name} {report.version}", "Lock it again.")
+
+
+def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
+    """What a repository published, as a past to compare a release with.
+
+    Fetched are only those that a next release is compared with; of the others it knows the version.
+    """
+    remote = Remote(place)
+    found = transfer.read_log(remote, public)
+    memory.require_and_remember(home, place, public.keyid, found)
+    compared = compared_with(found.versions())
+    releases: list[Released] = []
+    goldens: dict[Digest, bytes] = {}
+    scratch = home.create().cache
+    for version in sorted(found.versions()):
+        entry = found.published(version.tag)
+        assert entry is not None
+        if version not in compared:
+            releases.append(Released(entry.version, entry.digest, "", Interface(entry.name, ())))
+            continue
+        with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
+            transfer.pull(remote, entry.digest, public, folder)
+            view = oci_bundle.read(folder).require()
+            channel = require_released(folder, public).channel
+            releases.append(Released(entry.version, entry.digest, channel, facts.interface_of(view)))
+            goldens |= facts.goldens_of(view)
+    return Past(tuple(releases), goldens)

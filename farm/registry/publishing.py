@@ -1,0 +1,299 @@
+"""`farm publish` and `farm withdraw`: what writes to a repository's release log, one at a time.
+
+The lock is this farm's: it lies beside the key that signs the log, and only who has that key can write to it. Order:
+the bundle's bytes, a look whether a consumer could verify them there, the log entry, the tag. Broken off anywhere, the
+same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from farm.config import Config
+from farm.registry import log, memory, transfer
+from farm.registry.log import ReleaseLog
+from farm.registry.reference import Reference
+from farm.registry.remote import Remote
+from farm.registry.transfer import Pushed, Say, silent
+from farm.release import versions
+from farm.release.release import open_all, released_of, require_good
+from farm.verify import PayloadCheck, verify_bundle
+from kernelfarm import canonical, digest, files, layout, oci, oci_bundle
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.oci_bundle import BundleView, PayloadView
+from signing import client, keys
+from signing.keys import PublicKey
+from signing.release import Deed, LogEntry
+
+_TURN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A release in a repository. `again`: it was there, complete, under this very tag."""
+
+    reference: Reference
+    digest: Digest
+    entry: LogEntry
+    pushed: Pushed
+    again: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, schema "published/1"."""
+        return {
+            "schema": "published/1",
+            "reference": str(self.reference),
+            "digest": self.digest,
+            "name": self.entry.name,
+            "version": self.entry.version,
+            "log": {"sequence": self.entry.sequence, "entry": self.entry.identity},
+            "moved": self.pushed.moved,
+            "present": self.pushed.present,
+            "again": self.again,
+        }
+
+
+def publish(
+    settings: Config,
+    root: Path,
+    place: Reference,
+    *,
+    key: str = keys.DEFAULT,
+    check_payload: PayloadCheck | None = None,
+    say: Say = silent,
+) -> Published:
+    """Bring the release in the folder `root` into a repository, under the tag of its version.
+
+    The same release again is no fault: what is missing is pushed. Raises NOT_RELEASED for a bundle without a release
+    statement, RELEASE_EXISTS for another bundle of the same version, VERSION_NOT_NEXT for one that does not come after
+    all published, RELEASE_WITHDRAWN, TAG_MOVED, and as `verify_bundle`, `Remote`, `transfer.pull` and `log.decode`.
+    What the registry lost of the log is put back first, as this farm wrote it.
+    """
+    home = settings.home.create()
+    public = keys.load_public(keys.find(home, key).public)
+    require_good(verify_bundle(root, public, check_payload=check_payload))
+    view = oci_bundle.read(root).require()
+    _require_released(view, public, root)
+    remote = Remote(place)
+    with _turn(settings, place):
+        found = _restored(settings, remote, public, say)
+        wanted = versions.parse(view.version or "")
+        entry = found.published(wanted.tag)
+        _require_open(found, entry, view, remote, wanted.tag)
+        if entry is None:
+            versions.require_next(wanted, found.versions())
+        pushed = transfer.push(remote, view, say)
+        _require_there(settings, remote, view, public)
+        if entry is None:
+            entry = log.next_entry(
+                found, Deed.PUBLISH, place.repository, name=view.name, version=str(wanted), digest=view.digest
+            )
+            with client.open_signer(home, key) as signer:  # not before: it ends when nobody asks it for minutes
+                (sealed,) = signer.sign(root, [entry.statement()])
+            _append(settings, remote, found, sealed, public)
+        again = _tag(remote, view, wanted.tag)
+        return Published(Reference(place.host, place.repository, wanted.tag), view.digest, entry, pushed, again)
+
+
+def withdraw(
+    settings: Config,
+    place: Reference,
+    *,
+    reason: str,
+    redirect: str = "",
+    key: str = keys.DEFAULT,
+) -> LogEntry:
+    """Say in the log that nobody should take a release any more, and which one instead. Its bytes and tag stay.
+
+    The same withdrawal again is no fault, and none of the bundle's bytes need be left. Raises RELEASE_UNKNOWN for a
+    version that was not published, or a redirect to none that is good; RELEASE_WITHDRAWN for a version that was
+    withdrawn for another reason or redirect; USAGE without a reason.
+    """
+    home = settings.home.create()
+    public = keys.load_public(keys.find(home, key).public)
+    if not reason.strip() or not reason.isprintable() or len(reason) > 1000:
+        raise FarmError(
+            Code.USAGE, "a withdrawal needs a reason", "in a line of at most 1000 letters", "Give --reason."
+        )
+    redirect = versions.parse(redirect).tag if redirect else ""
+    remote = Remote(place)
+    with _turn(settings, place):
+        found = _restored(settings, remote, public, silent)
+        entry = found.of_digest(place.digest) if place.digest else found.published(place.tag)
+        if entry is None:
+            raise unknown(place, found)
+        if before := found.withdrawn(entry.tag):
+            if (before.reason, before.redirect) != (reason, redirect):
+                raise withdrawn_error(before, place.place)
+            return before
+        _require_redirect(found, entry, redirect, place)
+        made = log.next_entry(
+            found,
+            Deed.WITHDRAW,
+            place.repository,
+            name=entry.name,
+            version=entry.version,
+            digest=entry.digest,
+            reason=reason,
+            redirect=redirect,
+        )
+        with client.open_signer(home, key) as signer:
+            sealed = signer.withdraw(made.statement())
+        _append(settings, remote, found, sealed, public)
+        return made
+
+
+def unknown(place: Reference, found: ReleaseLog) -> FarmError:
+    """The error that a reference means nothing that was published."""
+    tags = ", ".join(version.tag for version in sorted(found.versions())) or "nothing"
+    what = f"{place} is not published"
+    return FarmError(Code.RELEASE_UNKNOWN, what, f"the release log of {place.place} has {tags}", "Name one of these.")
+
+
+def _require_released(view: BundleView, public: PublicKey, root: Path) -> None:
+    if released_of(open_all(view, public)) is None:
+        what, why = f"{root} is not a release", "nothing in it says that it passed the gates"
+        raise FarmError(Code.NOT_RELEASED, what, why, f"Run `farm release {root}` first.")
+
+
+def _require_open(found: ReleaseLog, entry: LogEntry | None, view: BundleView, remote: Remote, tag: str) -> None:
+    """Raise unless the version is free in the repository, or means this very bundle there."""
+    place = remote.reference.place
+    if entry is not None and entry.digest != view.digest:
+        why = f"entry {entry.sequence} of its log says that {tag} is {entry.digest}, this bundle is {view.digest}"
+        advice = "A version means one bundle for ever: release this one under the next version."
+        raise FarmError(Code.RELEASE_EXISTS, f"{place}:{tag} exists", why, advice, {"published": entry.digest})
+    if withdrawn := found.withdrawn(tag):
+        raise withdrawn_error(withdrawn, place)
+    there = remote.tagged(tag)
+    if there is not None and digest.of_bytes(there) != view.digest:
+        why = (
+            f"the tag means {digest.of_bytes(there)}; the log says {'nothing of it' if entry is None else view.digest}"
+        )
+        advice = "Somebody set it past the log. Remove it in the registry, or publish to another repository."
+        raise FarmError(Code.TAG_MOVED, f"{place}:{tag} was set by somebody else", why, advice)
+    if found.entries and found.entries[0].name != view.name:
+        why = f"its release log is that of {found.entries[0].name!r}"
+        advice = "Publish each model to a repository of its own."
+        raise FarmError(Code.RELEASE_EXISTS, f"{place} holds another model than {view.name!r}", why, advice)
+
+
+def withdrawn_error(entry: LogEntry, place: str) -> FarmError:
+    """The error that a release is withdrawn, with where to go instead."""
+    advice = f"Take {place}:{entry.redirect} instead." if entry.redirect else "Take another release."
+    detail = {"reason": entry.reason, "redirect": entry.redirect, "entry": entry.sequence}
+    return FarmError(Code.RELEASE_WITHDRAWN, f"{place}:{entry.tag} is withdrawn", entry.reason, advice, detail)
+
+
+def _require_redirect(found: ReleaseLog, entry: LogEntry, redirect: str, place: Reference) -> None:
+    if not redirect:
+        return
+    target = found.published(redirect)
+    if target is None or found.withdrawn(target.tag) or target.tag == entry.tag:
+        raise unknown(Reference(place.host, place.repository, redirect), found)
+
+
+def _tag(remote: Remote, view: BundleView, tag: str) -> bool:
+    """Set the tag, last of all, and look that it holds; whether it was set before."""
+    assert view.descriptor is not None
+    data = view.folder.read_blob(view.descriptor)
+    before = remote.tagged(tag) == data
+    if not before:
+        remote.put(tag, data, oci.INDEX)
+    if remote.tagged(tag) != data:
+        why = "it was set and then meant something else: somebody writes to the repository past this farm"
+        raise FarmError(Code.TAG_MOVED, f"{remote.reference.place}:{tag} does not hold", why, "Publish again.")
+    return before
+
+
+@contextmanager
+def _turn(settings: Config, place: Reference) -> Iterator[None]:
+    """Be the only process of this farm that writes to a repository, by whatever names its registry is reached."""
+    name = digest.hex_of(canonical.digest_of({"publish": place.repository}))[:16]
+    with files.locked(settings.home.run / f"publish-{name}", timeout_s=_TURN_S):
+        yield
+
+
+def _require_there(settings: Config, remote: Remote, view: BundleView, public: PublicKey) -> None:
+    """Raise unless a consumer who asks now gets this very bundle, whole and verified: before anything says so."""
+    with _scratch(settings, "what was pushed could not be looked at") as folder:
+        transfer.pull(remote, view.digest, public, folder)
+        require_good(verify_bundle(folder, public, check_payload=_checked_before))
+        if oci_bundle.read(folder).folder.read(layout.INDEX) != view.folder.read(layout.INDEX):
+            what = f"{remote.reference.place} gives other attestations than were pushed"
+            raise FarmError(Code.MANIFEST_REPLACED, what, "somebody writes to it at the same time", "Publish again.")
+
+
+def _checked_before(view: BundleView, payload: PayloadView) -> Iterator[tuple[str, str]]:
+    """Nothing: these bytes were checked in their folder, and have the same digests here."""
+    del view, payload
+    yield from ()
+
+
+def _restored(settings: Config, remote: Remote, public: PublicKey, say: Say) -> ReleaseLog:
+    """The log of the repository; where it is only the beginning of what this farm knows, the rest is put back first.
+
+    Raises `FarmError` LOG_INVALID where there is no log and yet releases: it was lost, and is not begun anew.
+    """
+    place = remote.reference
+    found = transfer.read_log(remote, public)
+    own = _kept(settings, remote, public)
+    if own.head.sequence > found.head.sequence and own.entries[: found.head.sequence] == found.entries:
+        say(f"the registry lost entries {found.head.sequence + 1} to {own.head.sequence} of the log: put back")
+        _write(settings, remote, own)
+        found = transfer.read_log(remote, public)
+    if not found.entries and (tags := remote.versions()):
+        why = f"it has no log, and yet bundles under {', '.join(tags[:5])}: the tag {transfer.LOG_TAG} was lost"
+        advice = "Publish from the machine that published them, or have the tag restored; else use another repository."
+        raise FarmError(Code.LOG_INVALID, f"{place.place} has lost its release log", why, advice)
+    _remember(settings, remote, found, public)
+    return found
+
+
+def _kept(settings: Config, remote: Remote, public: PublicKey) -> ReleaseLog:
+    """What this farm kept of the log; nothing where that is damaged: it is a spare copy."""
+    try:
+        return log.decode(
+            memory.kept(settings.home, remote.reference, public.keyid), public, remote.reference.repository
+        )
+    except FarmError:
+        return ReleaseLog()
+
+
+def _remember(settings: Config, remote: Remote, found: ReleaseLog, public: PublicKey) -> None:
+    memory.require_and_remember(settings.home, remote.reference, public.keyid, found)
+    memory.keep(settings.home, remote.reference, public.keyid, found)
+
+
+def _append(settings: Config, remote: Remote, found: ReleaseLog, sealed: bytes, public: PublicKey) -> None:
+    """Put a log that is longer by one signed entry in place, unless it is another by now."""
+    place = remote.reference
+    longer = found.with_entry(sealed, public, place.repository)
+    now = transfer.read_log(remote, public)
+    log.require_extends(now, found.head, place.place)
+    if now.head != found.head:
+        why = f"it had {found.head.sequence} entries and has {now.head.sequence}: another machine has this key"
+        raise FarmError(Code.LOG_FORKED, f"the log of {place.place} grew meanwhile", why, "Run the command again.")
+    _write(settings, remote, longer)
+    again = transfer.read_log(remote, public)
+    log.require_extends(again, longer.head, place.place)
+    _remember(settings, remote, again, public)
+
+
+def _write(settings: Config, remote: Remote, longer: ReleaseLog) -> None:
+    with _scratch(settings, "the release log could not be written") as folder:
+        transfer.write_log(remote, longer, folder)
+
+
+@contextmanager
+def _scratch(settings: Config, what: str) -> Iterator[Path]:
+    cache = settings.home.cache
+    with files.coded(what, cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        with files.temp_folder(cache) as folder:
+            yield folder

@@ -1,0 +1,1 @@
+"""farm.release: what makes a bundle a release: its version, and the gates that it must pass."""

@@ -1,0 +1,362 @@
+"""`farm release`: gives a built bundle its version, when everything holds that a release promises.
+
+The gates are independent and all are tried, so that one run says everything that is missing:
+
+1. the sources of this farm are a commit's, and the payloads were compiled with them (`sources`);
+2. the bundle verifies under this farm's key;
+3. the channel's targets are there, from a sandbox where it demands that (`channels`), and every payload's licences were
+   judged, by a policy that counts, and none is denied;
+4. enough builds of each payload agree, and none disagrees (`quorum`);
+5. the version says what the release changes (`compatibility`, `versions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from farm import bundle, policy, publish
+from farm.config import Config
+from farm.licences import gate
+from farm.release import compatibility, facts, quorum, record, sources, stamp, versions
+from farm.release.channels import Channel
+from farm.release.compatibility import Interface, Verdict
+from farm.release.record import Released
+from farm.release.versions import Level, Version
+from farm.verify import PayloadCheck, Report, verify_bundle
+from kernelfarm import digest, files, layout, oci, oci_bundle
+from kernelfarm.digest import Digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import RecipeInputs
+from kernelfarm.oci_bundle import BundleView
+from signing import client, dsse, keys
+from signing.client import Signer
+from signing.keys import PublicKey
+from signing.release import RELEASE, Agreed, Before, Release, Source
+from signing.statement import PROVENANCE, Provenance, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was released under a name so far, by precedence, and the golden vectors of the last two final releases."""
+
+    releases: tuple[Released, ...] = ()
+    goldens: Mapping[Digest, bytes] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> list[Version]:
+        """All versions."""
+        return [released.parsed for released in self.releases]
+
+    @property
+    def base(self) -> Released | None:
+        """The last final release: what the next one is compared with."""
+        last = versions.last_final(self.versions)
+        return next((released for released in self.releases if released.parsed == last), None)
+
+    def before(self, version: Version) -> Released | None:
+        """The last final release before a version: what that one was compared with."""
+        return Past(tuple(item for item in self.releases if item.parsed < version)).base
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What `farm release` was asked for. `bump` None: what the comparison gives; `version`: this very one.
+
+    `pre` is the word of a pre-release ("rc"), empty for a final version.
+    """
+
+    bundle: Path
+    out: Path
+    channel: Channel
+    bump: Level | None = None
+    version: Version | None = None
+    pre: str = ""
+    key: str = keys.DEFAULT
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it: each gate as a check, and the release where all of them hold.
+
+    `unchanged`: the last release has these very payloads, and stays the last.
+    """
+
+    name: str = ""
+    channel: str = ""
+    report: Report = field(default_factory=lambda: Report(signed=True))
+    version: str = ""
+    digest: Digest | None = None
+    before: Before | None = None
+    verdict: Verdict | None = None
+    unchanged: bool = False
+    path: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON, schema "release-report/1"."""
+        return {
+            "schema": "release-report/1",
+            "ok": self.report.ok,
+            "name": self.name,
+            "channel": self.channel,
+            "version": self.version or None,
+            "digest": self.digest,
+            "before": None if self.before is None else {"version": self.before.version, "digest": self.before.digest},
+            "level": None if self.verdict is None else self.verdict.level.word,
+            "reasons": [] if self.verdict is None else list(self.verdict.reasons),
+            "unchanged": self.unchanged,
+            "targets": {target: {"digest": value} for target, value in sorted(self.report.payloads.items())},
+            "checks": [check.to_json() for check in self.report.checks],
+        }
+
+
+def past_of(settings: Config, name: str) -> Past:
+    """What this farm has on record of a name."""
+    found = record.known(settings.home, name)
+    compared = versions.compared_with(item.parsed for item in found)
+    goldens: dict[Digest, bytes] = {}
+    for item in found:
+        if item.parsed in compared and not item.parsed.prerelease:
+            goldens |= record.goldens(settings.home, item)
+    return Past(found, goldens)
+
+
+def joined(first: Past, second: Past) -> Past:
+    """Both pasts as one; raises `FarmError` RELEASE_EXISTS where they hold one version with two contents."""
+    by_version = {released.parsed: released for released in first.releases}
+    for released in second.releases:
+        known = by_version.setdefault(released.parsed, released)
+        if known.digest != released.digest:
+            why = f"the record of this farm has {known.digest}, --against has {released.digest}"
+            advice = "Find out which one was published; `farm verify REGISTRY/REPOSITORY:VERSION` says it."
+            raise FarmError(Code.RELEASE_EXISTS, f"{released.version} was released twice", why, advice)
+    releases = tuple(sorted(by_version.values(), key=lambda item: item.parsed))
+    return Past(releases, {**first.goldens, **second.goldens})
+
+
+def past_of_bundle(root: Path, public: PublicKey, check_payload: PayloadCheck | None = None) -> Past:
+    """A released bundle in a folder as a past. Raises `FarmError` for one that does not verify, NOT_RELEASED."""
+    require_good(verify_bundle(root, public, check_payload=check_payload))
+    view = oci_bundle.read(root).require()
+    if view.version is None:
+        advice = "Give the bundle of the last release as --against."
+        raise FarmError(Code.NOT_RELEASED, f"{root} is no release", "it has no version", advice)
+    released = Released(view.version, view.digest, "", facts.interface_of(view))
+    return Past((released,), facts.goldens_of(view))
+
+
+def require_good(report: Report) -> None:
+    """Raise the first error of a report, if there is one."""
+    if report.errors:
+        raise report.errors[0]
+
+
+def release(
+    settings: Config,
+    order: Order,
+    against: Past = Past(),
+    *,
+    check_payload: PayloadCheck | None = None,
+    source: Source | None = None,
+) -> Outcome:
+    """Release the bundle of the order into its folder `out`, or say what keeps it from being one.
+
+    Whatever a gate refuses is in the outcome's report; nothing is written then. `against` is a past beside the one on
+    record here, `source` by default that of this farm. From looking at the past to recording the release no other
+    release is made, and the record comes first: a version that was given is never given to something else. Raises
+    `FarmError` for what makes the whole order impossible: no bundle, no key, an output that cannot be written.
+    """
+    home = settings.home.create()
+    public = keys.load_public(keys.find(home, order.key).public)
+    made = Outcome(channel=order.channel.name, report=verify_bundle(order.bundle, public, check_payload=check_payload))
+    if not made.report.ok:
+        return made
+    view = oci_bundle.read(order.bundle).require()
+    made.name = view.name
+    statements = open_all(view, public)
+    recipes = [Provenance.from_statement(item, "").recipe for item in statements if item.predicate_type == PROVENANCE]
+    found = _source(made, recipes, source)
+    _gate_channel(made, order, view, statements)
+    _gate_licences(made, order, view, statements)
+    agreed = _gate_builds(made, order, statements)
+    ours = facts.interface_of(view)
+    with files.locked(home.run / "release"):
+        _gate_version(made, order, joined(past_of(settings, view.name), against), ours, view)
+        if made.report.ok:
+            assert found is not None and made.digest is not None
+            wanted = _statement(made, found, agreed)
+            released = Released(made.version, made.digest, order.channel.name, ours)
+            record.keep(home, released, facts.goldens_of(view))
+            with client.open_signer(home, order.key) as signer:
+                _write(made, order, view, wanted, signer)
+    return made
+
+
+def open_all(view: BundleView, public: PublicKey) -> list[Statement]:
+    """Every statement of a bundle, each signature checked."""
+    return [
+        dsse.open_sealed(view.folder.read_blob(item.envelope), public, oci.blob_name(item.envelope.digest))
+        for item in view.attestations
+    ]
+
+
+def _source(made: Outcome, recipes: list[RecipeInputs], source: Source | None) -> Source | None:
+    found: list[Source] = []
+    with made.report.check("sources", "this farm") as say:
+        found.append(source or sources.current())
+        if source is None:
+            for recipe in recipes:
+                sources.require_same(recipe)
+        say(f"{found[0].kind} {found[0].name}, unchanged, and what compiled the payloads")
+    return found[0] if found else None
+
+
+def _gate_channel(made: Outcome, order: Order, view: BundleView, statements: list[Statement]) -> None:
+    with made.report.check("targets", order.channel.name) as say:
+        say(order.channel.require_targets([payload.target for payload in view.payloads]))
+    if order.channel.sealed:
+        with made.report.check("sandbox", order.channel.name) as say:
+            provenances = {
+                item.subjects[0].digest: Provenance.from_statement(item, "")
+                for item in statements
+                if item.predicate_type == PROVENANCE
+            }
+            say(policy.RELEASE.require(view, provenances, signed=True))
+
+
+def _gate_licences(made: Outcome, order: Order, view: BundleView, statements: list[Statement]) -> None:
+    """Every payload was judged, by a policy that counts, and not denied; that nothing wants a review, some demand.
+
+    A missing verdict blocks on every channel: else who removes a denial from a bundle had it released.
+    """
+    named = {f"statement {number}": item for number, item in enumerate(statements)}
+    with made.report.check("licences", order.channel.name) as say:
+        ask = gate.require if order.channel.licences else gate.refuse
+        say(ask(view, named, gate.today(), order.channel.policies))
+
+
+def _gate_builds(made: Outcome, order: Order, statements: list[Statement]) -> tuple[Agreed, ...]:
+    agreed: list[Agreed] = []
+    for target, payload in sorted(made.report.payloads.items()):
+        with made.report.check("builds", target) as say:
+            (one,) = quorum.agreed({target: payload}, statements, order.channel)
+            agreed.append(one)
+            say(f"the same bytes from {', '.join(build.worker for build in one.builds)}")
+    return tuple(agreed)
+
+
+def _gate_version(made: Outcome, order: Order, past: Past, ours: Interface, view: BundleView) -> None:
+    with made.report.check("version", made.name) as say:
+        same = _already(past, ours, order)
+        base = past.base if same is None else past.before(same.parsed)
+        verdict = Verdict(())
+        if base is not None:
+            after = facts.goldens_of(view)
+            numbers = facts.numbers(base.interface, ours, past.goldens, after)
+            verdict = compatibility.compare(base.interface, ours, numbers)
+            made.before = Before(base.version, base.digest)
+        made.verdict = verdict
+        version = same.parsed if same is not None else _next(past, order, verdict)
+        order.channel.require_version(version)
+        made.version, made.unchanged = version.text, same is not None
+        made.digest = digest.of_bytes(stamp.index_of(view, version.text))
+        say(_said(made, verdict))
+
+
+def _already(past: Past, ours: Interface, order: Order) -> Released | None:
+    """The release of these very payloads that answers the order: the same again is no new release.
+
+    Raises `FarmError` CHANNEL_REFUSED where it went to another channel, which its signed statement names.
+    """
+    last = [
+        released
+        for released in past.releases
+        if (released.parsed == order.version if order.version else _kind(released.parsed) == order.pre)
+    ]
+    newer_final = past.base is not None and last and last[-1].parsed < past.base.parsed
+    if not last or newer_final or last[-1].interface.payloads() != ours.payloads():
+        return None
+    found, name = last[-1], order.channel.name
+    before = past.before(found.parsed)
+    if order.bump is not None and before is not None and found.parsed.core < before.parsed.raised(order.bump):
+        return None
+    if found.channel not in ("", name):
+        what = f"{ours.name} {found.version} was released for the channel {found.channel}"
+        why = f"it has these very payloads, and its signed statement does not say {name}"
+        advice = f"Give them a version of their own for {name}: --version {found.parsed.core.raised(Level.PATCH)}."
+        raise FarmError(Code.CHANNEL_REFUSED, what, why, advice, {"channel": found.channel})
+    return found
+
+
+def _kind(version: Version) -> str:
+    """ "rc" of 1.0.0-rc.1, "rc1" of 1.0.0-rc1; empty for a final version alone."""
+    head, dot, number = version.prerelease.rpartition(".")
+    return head if dot and number.isdigit() else version.prerelease
+
+
+def _next(past: Past, order: Order, verdict: Verdict) -> Version:
+    if order.version is not None:
+        versions.require_next(order.version, past.versions)
+        versions.require_level(order.version, past.versions, verdict.level, verdict.reasons)
+        return order.version
+    level = verdict.level if order.bump is None else order.bump
+    version = versions.following(past.versions, level, order.pre)
+    versions.require_level(version, past.versions, verdict.level, verdict.reasons)
+    return version
+
+
+def _said(made: Outcome, verdict: Verdict) -> str:
+    if made.unchanged:
+        return f"{made.version}, which has these very payloads already"
+    if made.before is None:
+        return f"{made.version}, the first final release" if not _kind(Version(made.version)) else made.version
+    reasons = "; ".join(verdict.reasons) or "no payload differs"
+    return f"{made.version} after {made.before.version}: {verdict.level.word} ({reasons})"
+
+
+def _statement(made: Outcome, source: Source, agreed: tuple[Agreed, ...]) -> Release:
+    assert made.verdict is not None
+    return Release(
+        name=made.name,
+        version=made.version,
+        channel=made.channel,
+        level=made.verdict.level.word,
+        reasons=made.verdict.reasons,
+        before=made.before,
+        source=source,
+        payloads=agreed,
+    )
+
+
+def _write(made: Outcome, order: Order, view: BundleView, wanted: Release, signer: Signer) -> None:
+    out = order.out / made.name
+    made.path = out
+    with files.coded("the folder of releases could not be made", order.out):
+        order.out.mkdir(parents=True, exist_ok=True)
+    files.sweep(order.out)
+    publish.recover(out)
+    bundle.require_replaceable(out)
+    if not _holds(out, made, signer.public):
+        stamp.write(view, out, made.version, lambda _digest: wanted, signer)
+
+
+def _holds(out: Path, made: Outcome, public: PublicKey) -> bool:
+    """Whether the folder holds this very release already, whole and signed."""
+    if not (out / layout.LAYOUT).exists():
+        return False
+    try:
+        found = oci_bundle.read(out).require()
+        statements = open_all(found, public)
+    except FarmError:  # damaged, or another's: it is written anew
+        return False
+    return found.digest == made.digest and released_of(statements) is not None
+
+
+def released_of(statements: list[Statement]) -> Release | None:
+    """The release statement among those of a bundle."""
+    return next((Release.from_statement(item, "") for item in statements if item.predicate_type == RELEASE), None)
+
+
+__all__ = ["Order", "Outcome", "Past", "joined", "past_of", "past_of_bundle", "release", "released_of"]

@@ -1,0 +1,142 @@
+"""Statements about releases: what made a bundle a release, and the entries of a registry's release log.
+
+A release statement belongs to its bundle. A log entry belongs to the log of one repository: entries form a chain, each
+names the digest of the statement before it, so that none can be taken out or exchanged later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from kernelfarm import canonical, digest
+from kernelfarm.digest import Digest
+from kernelfarm.errors import FarmError
+from signing.statement import Statement, Subject, invalid
+
+RELEASE = "urn:kernel-farm:release:1"
+LOG_ENTRY = "urn:kernel-farm:release-log-entry:1"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One of the agreeing builds of a payload: who made it, where, and the digest of the statement that says so."""
+
+    worker: str
+    host: str
+    runner: str
+    statement: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """A payload and its agreeing builds, the original first."""
+
+    target: str
+    payload: Digest
+    builds: tuple[Build, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The release that this one was compared with."""
+
+    version: str
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the farm was when it released: a commit without changes, or an installed distribution, unchanged."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Why a bundle may bear its version. `level` is what the comparison demanded, `reasons` say why."""
+
+    SCHEMA: ClassVar[str] = "release/1"
+    name: str
+    version: str
+    channel: str
+    level: str
+    reasons: tuple[str, ...]
+    before: Before | None
+    source: Source
+    payloads: tuple[Agreed, ...]
+
+    def statement(self, bundle: Digest) -> Statement:
+        """The statement about the bundle with this digest."""
+        return Statement((Subject(self.name, bundle),), RELEASE, canonical.to_json(self))
+
+    @classmethod
+    def from_statement(cls, statement: Statement, name: str) -> Release:
+        """What a release statement says; raises `FarmError` ATTESTATION_INVALID (file `name`)."""
+        try:
+            found = canonical.from_json(cls, dict(statement.predicate), name="release")
+            if found.statement(statement.subjects[0].digest).encode() != statement.encode():
+                raise ValueError("its parts do not fit each other")
+        except (ValueError, IndexError, FarmError) as reason:
+            raise invalid(name, f"its release statement is malformed ({reason})") from reason
+        return found
+
+
+class Deed(Enum):
+    """What an entry of the log does."""
+
+    PUBLISH = "publish"
+    WITHDRAW = "withdraw"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of the release log of `repository` (a path without a host): `tag` means the bundle with `digest`.
+
+    `sequence` counts from 1; `previous` is the digest of the statement before, None for the first. A withdrawal has a
+    `reason`, and may have a `redirect`: the version to take instead.
+    """
+
+    SCHEMA: ClassVar[str] = "release-log-entry/1"
+    sequence: int
+    previous: Digest | None
+    deed: Deed
+    repository: str
+    name: str
+    version: str
+    tag: str
+    digest: Digest
+    reason: str = ""
+    redirect: str = ""
+
+    def statement(self) -> Statement:
+        """The statement about the bundle."""
+        return Statement((Subject(self.name, self.digest),), LOG_ENTRY, canonical.to_json(self))
+
+    @property
+    def identity(self) -> Digest:
+        """The digest that the next entry names: of the statement, whose signature may be made anew."""
+        return digest.of_bytes(self.statement().encode())
+
+    @classmethod
+    def from_statement(cls, statement: Statement, name: str) -> LogEntry:
+        """The entry that a statement holds; raises `FarmError` ATTESTATION_INVALID (file `name`)."""
+        try:
+            found = canonical.from_json(cls, dict(statement.predicate), name="log entry")
+            if found.statement().encode() != statement.encode():
+                raise ValueError("its parts do not fit each other")
+        except (ValueError, FarmError) as reason:
+            raise invalid(name, f"its log entry is malformed ({reason})") from reason
+        return found
+
+
+def require_withdrawal(statement: Statement, name: str) -> LogEntry:
+    """The withdrawal that a statement holds; raises `FarmError` ATTESTATION_INVALID (file `name`) for anything else."""
+    if statement.predicate_type != LOG_ENTRY:
+        raise invalid(name, f"its kind is {statement.predicate_type!r}")
+    found = LogEntry.from_statement(statement, name)
+    if found.deed is not Deed.WITHDRAW or found.previous is None or not found.reason:
+        raise invalid(name, "it does not withdraw, for a reason, what an entry before it published")
+    return found

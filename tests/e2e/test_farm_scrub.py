@@ -1,0 +1,184 @@
+"""A model full of secrets through the whole product: no byte of them in bundle, store, logs or messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import pytest
+
+from farm import models, subject
+from kernelfarm import oci_bundle
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.nouns import Model
+from kernelfarm.store import ContentStore
+from tests.support import graphs, planted
+from tests.support.product import Done, Product
+
+TARGET = "x86-64-v3"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A bundle made from a model full of secrets, and how that went."""
+
+    product: Product
+    model: Path
+    bundle: Path
+    done: Done
+
+
+def secret_model(folder: Path, *, times: int = 1) -> Path:
+    """The tiny model with secrets everywhere, in its file's name too."""
+    folder.mkdir(parents=True)
+    path = graphs.tiny(folder / f"{planted.WORD}-zquack-net.onnx", side="side")
+    model = onnx.load_model(path)
+    for _ in range(times):
+        model = planted.everywhere(model)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def build(product: Product, model: Path, out: Path) -> Done:
+    """With the shape given under the input's old name."""
+    name = onnx.load_model(model).graph.input[0].name
+    words = [word for text in (planted.WORD, "falken_horst") for word in ("--scrub-word", text)]
+    return product.farm("build", model, "-t", TARGET, "--out", out, *words, "--shape", f"{name}=1x3x8x8")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Secret:
+    folder = tmp_path_factory.mktemp("scrub")
+    product = Product(folder / "home").with_key()
+    model = secret_model(folder / "models")
+    done = build(product, model, folder / "out")
+    assert done.status == 0, (done.document, done.stderr)
+    return Secret(product, model, folder / "out/model", done)
+
+
+def files_of(*folders: Path) -> Iterator[tuple[Path, bytes]]:
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                yield path, path.read_bytes()
+
+
+def test_no_secret_is_in_any_byte_of_the_bundle(made: Secret) -> None:
+    planted.self_check()
+    assert planted.found_in(made.model.read_bytes()) == set(planted.SECRETS)
+    assert len(oci_bundle.read(made.bundle).require().payloads) == 1
+
+    found = {str(path.relative_to(made.bundle)): planted.found_in(data) for path, data in files_of(made.bundle)}
+
+    assert len(found) > 12
+    assert {name: secrets for name, secrets in found.items() if secrets} == {}
+    assert not any(planted.found_in(name.encode()) for name in found)
+
+
+def test_no_secret_is_in_store_object_cache_or_logs(made: Secret) -> None:
+    home = made.product.home
+    found = {path: planted.found_in(data) for path, data in files_of(home / "store", home / "objects", home / "logs")}
+
+    assert any(path.is_relative_to(home / "logs") for path in found)
+    assert {path: secrets for path, secrets in found.items() if secrets} == {}
+
+
+def test_what_was_scrubbed_is_told_without_telling_it(made: Secret) -> None:
+    (told,) = made.done.document["scrubbed"]
+
+    assert told["model"] == "model"
+    assert told["before"] == models.digest.of_file(made.model)
+    assert told["after"] != told["before"]
+    assert set(told["removed"]) == {"doc strings", "metadata", "names", "producer"}
+    assert [(item["kind"], item["name"]) for item in told["renamed"]] == [
+        ("input", "scrubbed_input_0"),
+        ("output", "scrubbed_output_0"),
+    ]
+    assert planted.found_in(json.dumps(told).encode() + made.done.stderr.encode()) == set()
+
+
+def test_the_payload_lists_the_rules_and_the_attestation_the_digest_before(made: Secret) -> None:
+    view = oci_bundle.read(made.bundle).require()
+    config = json.loads(view.folder.blob_path(view.payloads[0].files["config.json"]).read_bytes())
+    report = made.product.must("verify", made.bundle, "--key", made.product.public_key)
+
+    assert config["scrub"]["schema"] == "scrub/1"
+    assert config["scrub"]["renamed"] == ["scrubbed_input_0", "scrubbed_output_0"]
+    assert [item["name"] for item in config["inputs"]] == ["scrubbed_input_0"]
+    assert all(check["ok"] for check in report["checks"])
+    before = str(made.done.document["scrubbed"][0]["before"])
+    texts = [base for _, data in files_of(made.bundle) for base in planted.layers(data) if before.encode() in base]
+    assert texts, "the provenance names the file as it was"
+    assert all(b"kernelFarm_modelBeforeScrubbing" in text for text in texts)
+
+
+def test_a_model_with_other_secrets_is_the_same_model(made: Secret, tmp_path: Path) -> None:
+    other = secret_model(tmp_path / "models", times=2)
+    assert other.read_bytes() != made.model.read_bytes()
+
+    done = build(made.product, other, tmp_path / "out")
+
+    (before,), (after,) = made.done.document["cells"], done.document["cells"]
+    assert after["cached"]
+    assert (after["recipe_key"], after["payload"]) == (before["recipe_key"], before["payload"])
+
+
+def test_the_compiled_model_computes_what_the_reference_says(made: Secret, tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_text(f"{planted.WORD}\n\nfalken_horst\n")
+    product = Product(made.product.home, {"FARM_SCRUB_WORDS": str(words)})
+
+    done = product.farm("check", made.model, "-t", TARGET, "--shape", "1x3x8x8")
+
+    assert done.status == 0, (done.document, done.stderr)
+    assert planted.found_in(json.dumps(done.document).encode() + done.stderr.encode()) <= {"zquack", "Falkenhorst"}
+
+
+def test_an_error_of_the_compiler_tells_no_secret(made: Secret, tmp_path: Path) -> None:
+    path = graphs.unknown_operator(tmp_path / "model.onnx")
+    path.write_bytes(planted.everywhere(onnx.load_model(path)).SerializeToString())
+
+    done = made.product.farm("build", path, "-t", TARGET, "--out", tmp_path / "out", "--scrub-word", planted.WORD)
+
+    assert done.codes == [Code.OPERATOR_UNKNOWN]
+    assert planted.found_in(json.dumps(done.document).encode()) == set()
+    logs = {path: planted.found_in(data) for path, data in files_of(made.product.home / "logs")}
+    assert {path: secrets for path, secrets in logs.items() if secrets} == {}
+
+
+@pytest.mark.parametrize("option", ["--name", "--version"])
+def test_a_name_or_version_that_tells_a_word_is_refused(made: Secret, tmp_path: Path, option: str) -> None:
+    text = {"--name": "net-falkenhorst", "--version": "1.0.0-Falken.Horst"}[option]
+    done = made.product.farm(
+        "build", made.model, "-t", TARGET, "--out", tmp_path / "out", "--scrub-word", planted.WORD, option, text
+    )
+
+    assert done.codes == [Code.USAGE]
+
+
+def test_a_model_given_again_is_known_by_the_same_words_only(made: Secret, tmp_path: Path) -> None:
+    store = ContentStore(tmp_path / "store")
+    words = (planted.WORD, "falken_horst")
+    wanted = models.take_in(made.model, "model", store, scratch=tmp_path, words=words).model
+    plain = ContentStore(tmp_path / "plain")
+    named = _named_by_the_word(tmp_path)
+
+    subject.take_model(wanted, plain, made.model, tmp_path, words)
+    other = models.take_in(named, "model", store, scratch=tmp_path, words=words).model
+
+    assert isinstance(other, Model)
+    with pytest.raises(FarmError) as caught:
+        subject.take_model(other, plain, named, tmp_path)
+    assert caught.value.code is Code.MODEL_UNAVAILABLE
+    assert "FARM_SCRUB_WORDS" in caught.value.why
+
+
+def _named_by_the_word(folder: Path) -> Path:
+    path = graphs.relu(folder / "named.onnx")
+    model = onnx.load_model(path)
+    model.graph.input[0].name = model.graph.node[0].input[0] = planted.WORD
+    path.write_bytes(model.SerializeToString())
+    return path

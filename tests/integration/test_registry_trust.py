@@ -1,0 +1,490 @@
+"""Releases that share content, are made again or lose something, and what a registry or its users can do to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from farm import attest
+from farm.cli import lock as lock_command
+from farm.cli import release as release_command
+from farm.registry import consumer, publishing, reference, remote, transfer
+from farm.registry.consumer import Lockfile
+from farm.registry.publishing import Published
+from farm.registry.reference import Reference
+from farm.registry.remote import Remote
+from farm.verify import Report
+from kernelfarm import digest, oci, oci_bundle
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.oci import Descriptor
+from kernelfarm.paths import Home
+from sbom.licence.nouns import Decision
+from signing import client
+from tests.support import bundles, releases
+from tests.support import release_registry as registries
+from tests.support.release_registry import ReleaseRegistry
+from tests.support.releases import Farm
+
+pytestmark = pytest.mark.services
+REPOSITORY = "media/cls"
+
+
+@pytest.fixture
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Farm:
+    releases.sign_here(monkeypatch)
+    return releases.farm(tmp_path / "farm")
+
+
+def at(server: ReleaseRegistry, more: str = "") -> Reference:
+    return reference.parse(f"{server.host}/{REPOSITORY}{more}")
+
+
+def publish(farm: Farm, bundle: Path, place: Reference) -> Published:
+    return publishing.publish(farm.settings, bundle, place, check_payload=bundles.no_check)
+
+
+def verify(home: Path, place: Reference, farm: Farm) -> Report:
+    return consumer.verify_reference(Home(home), place, farm.public, check_payload=bundles.no_check)
+
+
+def fetch(home: Path, locked: Lockfile, farm: Farm, out: Path, **more: object) -> list[consumer.Fetched]:
+    return consumer.fetch(Home(home), locked, farm.public, out, check_payload=bundles.no_check, **more)  # type: ignore[arg-type]
+
+
+def faults(report: Report) -> list[str]:
+    return [str(error) for error in report.errors]
+
+
+def code_of(caught: pytest.ExceptionInfo[FarmError]) -> Code:
+    return caught.value.code
+
+
+def second_machine(farm: Farm, folder: Path) -> Farm:
+    """Another farm with a copy of the key, and no memory."""
+    shutil.copytree(farm.home.keys, folder / "home/keys")
+    return Farm(folder)
+
+
+def lose(server: ReleaseRegistry, tag: str) -> None:
+    """Have the registry forget a tag."""
+    folder = server.folder / f"blobs/docker/registry/v2/repositories/{REPOSITORY}/_manifests/tags"
+    shutil.rmtree(folder / tag)
+
+
+# What releases have in common
+
+
+def test_releases_that_share_a_payload_both_hold(release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path) -> None:
+    first = publish(farm, farm.released(targets=["x86-64-v3"]), at(release_registry))
+
+    second = publish(farm, farm.released(out="second"), at(release_registry))
+
+    assert (first.entry.version, second.entry.version) == ("1.0.0", "1.1.0")
+    for number, version in enumerate(("1.0.0", "1.1.0")):
+        report = verify(tmp_path / f"consumer-{number}", at(release_registry, f":{version}"), farm)
+        assert report.ok, faults(report)
+
+
+def test_a_release_that_is_signed_again_takes_the_place_of_the_first(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    released = farm.released()
+    publish(farm, released, at(release_registry))
+    shutil.rmtree(released)  # lost; signatures made anew are other bytes
+    again = farm.release(farm.root / "built-/cls")
+    assert again.unchanged
+    assert again.path is not None
+
+    assert publish(farm, again.path, at(release_registry)).again
+
+    report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
+    assert report.ok, faults(report)
+
+
+def test_licences_that_are_judged_again_take_the_place_of_the_first(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    released = farm.released()
+    publish(farm, released, at(release_registry))
+    with client.open_signer(farm.home) as signer:
+        attest.attach(released, releases.verdicts(released, Decision.REVIEW), signer)
+
+    publish(farm, released, at(release_registry))
+
+    report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
+    assert report.ok, faults(report)
+    assert [check.found[-8:] for check in report.checks if check.name.startswith("licences")] == [": review"] * 2
+
+
+def test_what_cannot_be_verified_there_is_neither_logged_nor_tagged(
+    release_registry: ReleaseRegistry, farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = farm.released()
+    real = transfer.push
+
+    def losing(there: Remote, view: oci_bundle.BundleView, say: transfer.Say) -> transfer.Pushed:
+        made = real(there, view, say)
+        release_registry.blob(view.attestations[0].envelope.digest).unlink()
+        return made
+
+    monkeypatch.setattr(transfer, "push", losing)
+    with pytest.raises(FarmError) as caught:
+        publish(farm, released, at(release_registry))
+
+    assert code_of(caught) is Code.BLOB_MISSING
+    assert {"1.0.0", "release-log"} & set(release_registry.tags(REPOSITORY)) == set()
+    monkeypatch.undo()
+    releases.sign_here(monkeypatch)
+    assert publish(farm, released, at(release_registry)).entry.sequence == 1
+
+
+# What strangers can add
+
+
+def attestation(there: Remote, subject: Descriptor, data: bytes, media_type: str, scratch: Path) -> Descriptor:
+    """An attestation manifest in the repository, as anybody can make one."""
+    path = scratch / "envelope"
+    path.write_bytes(data)
+    there.blobs.send(path, digest.of_bytes(data))
+    made = oci_bundle.attestation_manifest(oci.bare(subject), oci.describe(data, media_type)).encode()
+    described = oci.describe(made, oci.MANIFEST)
+    there.keep(described, made)
+    return dataclasses.replace(described, artifact_type=oci.ATTESTATION)
+
+
+def real_envelope(view: oci_bundle.BundleView) -> bytes:
+    item = next(one for one in view.attestations if one.subject == view.digest)
+    return view.folder.read_blob(item.envelope)
+
+
+ENVELOPES: dict[str, tuple[Callable[[Remote, oci_bundle.BundleView, Farm], bytes], str]] = {
+    "a copy of another type": (lambda _there, view, _farm: real_envelope(view), "text/plain"),
+    "an entry of the log": (
+        lambda there, _view, farm: transfer.read_log(there, farm.public).sealed[0],
+        oci.ATTESTATION,
+    ),
+    "nonsense": (lambda _there, _view, _farm: b"{}", oci.ATTESTATION),
+}
+
+
+@pytest.mark.parametrize("where", ["the list for other tools", "the layout"])
+@pytest.mark.parametrize("kind", ENVELOPES)
+def test_what_anybody_can_file_as_an_attestation_does_no_harm(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, kind: str, where: str
+) -> None:
+    released = farm.released()
+    publish(farm, released, at(release_registry))
+    there, view = Remote(at(release_registry)), oci_bundle.read(released).require()
+    assert view.descriptor is not None
+    envelope, media_type = ENVELOPES[kind]
+    made = attestation(there, view.descriptor, envelope(there, view, farm), media_type, tmp_path)
+    if where == "the layout":
+        top = there.layout(view.digest)
+        data = dataclasses.replace(top, manifests=(*top.manifests, made)).encode()
+        there.put(remote.layout_tag(view.digest), data, oci.INDEX)
+    else:
+        there.attest(view.digest, [made])
+
+    report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
+
+    assert report.ok, faults(report)
+    publish(farm, released, at(release_registry))
+    assert verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
+
+
+def test_a_list_that_lies_about_a_size_does_no_harm(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    released = farm.released()
+    made = publish(farm, released, at(release_registry))
+    there = Remote(at(release_registry))
+    tag = remote.referrers_tag(made.digest)
+    listed = json.loads(there.tagged(tag) or b"")
+    listed["manifests"][0]["size"] = 1
+    there.put(tag, json.dumps(listed).encode(), oci.INDEX)
+
+    assert verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
+
+
+@pytest.mark.parametrize("how", ["names what is gone", "is no JSON that can be written again"])
+def test_a_list_that_strangers_spoiled_stops_no_publisher(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, how: str
+) -> None:
+    released = farm.released()
+    publish(farm, released, at(release_registry))
+    there, view = Remote(at(release_registry)), oci_bundle.read(released).require()
+    theirs = attestation(there, view.payloads[0].descriptor, b"{}", oci.ATTESTATION, tmp_path)
+    tag = remote.referrers_tag(view.payloads[0].digest)
+    there.attest(view.payloads[0].digest, [theirs])
+    if how == "names what is gone":
+        release_registry.revision(REPOSITORY, theirs.digest).unlink()
+    else:
+        name = f'"digest":"{theirs.digest}"'.encode()
+        there.put(tag, (there.tagged(tag) or b"").replace(name, b'"x":1e999,' + name), oci.INDEX)
+    farm.rebuild(released, worker="third", host="third-host")
+
+    publish(farm, released, at(release_registry))
+
+    assert theirs.digest.encode() not in (there.tagged(tag) or b"")
+    report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
+    assert report.ok, faults(report)
+
+
+def test_a_layout_that_somebody_replaced_is_detected_and_healed(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    released = farm.released()
+    made = publish(farm, released, at(release_registry))
+    there = Remote(at(release_registry))
+    there.put(remote.layout_tag(made.digest), there.tagged(transfer.LOG_TAG) or b"", oci.MANIFEST)
+    (error,) = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).errors
+    assert error.code is Code.MANIFEST_REPLACED
+    publish(farm, released, at(release_registry))
+    lose(release_registry, remote.layout_tag(made.digest))
+    (error,) = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).errors
+    assert error.code is Code.MANIFEST_MISSING
+
+    publish(farm, released, at(release_registry))
+
+    assert verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
+
+
+# What a consumer has
+
+
+def test_a_fetch_removes_no_folder_of_the_user_s(release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path) -> None:
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+    (tmp_path / "out/cls").mkdir(parents=True)
+    (tmp_path / "out/cls/thesis.txt").write_text("years of work")
+
+    with pytest.raises(FarmError) as caught:
+        fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+
+    assert code_of(caught) is Code.OUTPUT_FOREIGN
+    assert (tmp_path / "out/cls/thesis.txt").read_text() == "years of work"
+
+
+def test_a_damaged_bundle_is_bad_offline_and_fetched_again_online(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+    (one,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+    path = oci_bundle.read(one.path).folder.blob_path(oci_bundle.read(one.path).payloads[0].files["kernels.so"])
+    path.write_bytes(path.read_bytes()[::-1])
+
+    with pytest.raises(FarmError) as caught:
+        fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True)
+
+    assert (code_of(caught), caught.value.status) == (Code.BUNDLE_CORRUPT, 1)
+    (again,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+    assert not again.present
+    assert bundles.verified(again.path, farm.public).ok
+
+
+def test_a_lock_file_is_not_replaced_by_what_is_older(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locking(home: str) -> int:
+        monkeypatch.setenv("FARM_HOME", str(tmp_path / home))
+        argv = [at(release_registry).place, "--key", str(farm.public_file), "-o", str(tmp_path / "farm.lock")]
+        found = CliRunner().invoke(lock_command.command, argv)
+        assert found.exit_code == 0 or isinstance(found.exception, FarmError)
+        if isinstance(found.exception, FarmError):
+            raise found.exception
+        return int(json.loads((tmp_path / "farm.lock").read_text())["bundles"][0]["log_sequence"])
+
+    publish(farm, farm.released(), at(release_registry))
+    old = release_registry.copy(tmp_path / "old")
+    publish(farm, farm.released(salt="fixed", out="second"), at(release_registry))
+    assert locking("one") == 2
+    release_registry.kill()
+    shutil.rmtree(release_registry.folder / "blobs")
+    shutil.copytree(old / "blobs", release_registry.folder / "blobs")
+    release_registry.start()
+
+    with pytest.raises(FarmError) as caught:
+        locking("another, which saw nothing")
+
+    assert code_of(caught) is Code.LOG_BEHIND
+    assert json.loads((tmp_path / "farm.lock").read_text())["bundles"][0]["version"] == "1.0.1"
+
+
+def test_a_mirror_is_held_against_what_was_seen_of_its_origin(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+    old = release_registry.copy(tmp_path / "old")
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths")
+    assert not verify(tmp_path / "home", at(release_registry, ":1.0.0"), farm).ok
+
+    with registries.running(old) as mirror, pytest.raises(FarmError) as caught:
+        fetch(tmp_path / "home", locked, farm, tmp_path / "out", mirror=mirror.host)
+
+    assert code_of(caught) is Code.LOG_BEHIND
+
+
+@pytest.mark.parametrize("how", ["moved", "gone"])
+def test_where_a_tag_does_not_hold_the_digest_still_does(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, how: str
+) -> None:
+    first = publish(farm, farm.released(), at(release_registry))
+    second = publish(farm, farm.released(salt="fixed", out="second"), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry, ":1.0.0")], farm.public)
+    if how == "moved":
+        there = Remote(at(release_registry))
+        there.put("1.0.0", there.document(second.digest), oci.INDEX)
+    else:
+        lose(release_registry, "1.0.0")
+
+    (error,) = verify(tmp_path / "home", at(release_registry, ":1.0.0"), farm).errors
+
+    assert error.code is (Code.TAG_MOVED if how == "moved" else Code.MANIFEST_MISSING)
+    assert verify(tmp_path / "home", at(release_registry, f"@{first.digest}"), farm).ok
+    assert fetch(tmp_path / "home", locked, farm, tmp_path / "out")[0].version == "1.0.0"
+
+
+# Who writes
+
+
+def test_one_repository_has_one_lock_by_whatever_name(
+    release_registry: ReleaseRegistry, farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "_TURN_S", 0.1)
+    port = release_registry.host.rpartition(":")[2]
+    other = reference.parse(f"localhost:{port}/{REPOSITORY}")
+
+    with (
+        publishing._turn(farm.settings, at(release_registry)),
+        pytest.raises(FarmError) as caught,
+        publishing._turn(farm.settings, other),
+    ):
+        pass
+
+    assert code_of(caught) is Code.LOCK_TIMEOUT
+
+
+def test_an_entry_that_came_meanwhile_is_not_overwritten(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = farm.released("1.0.1")
+    other = second_machine(farm, tmp_path / "other")
+    theirs = other.released("1.0.0", salt="other")
+    real = transfer.push
+
+    def interrupted(*args: object) -> transfer.Pushed:
+        monkeypatch.setattr(transfer, "push", real)
+        publish(other, theirs, at(release_registry))
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(transfer, "push", interrupted)
+    with pytest.raises(FarmError) as caught:
+        publish(farm, ours, at(release_registry))
+
+    assert code_of(caught) is Code.LOG_FORKED
+    assert publish(farm, ours, at(release_registry)).entry.sequence == 2
+    found = transfer.read_log(Remote(at(release_registry)), farm.public)
+    assert [entry.version for entry in found.entries] == ["1.0.0", "1.0.1"]
+
+
+def test_the_signer_is_asked_after_the_push(
+    release_registry: ReleaseRegistry, farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push may take an hour, and a signer that nobody asks for minutes ends."""
+    released = farm.released()
+    done: list[str] = []
+    push, open_signer = transfer.push, client.open_signer
+    monkeypatch.setattr(transfer, "push", lambda *args: (push(*args), done.append("push"))[0])
+    monkeypatch.setattr(client, "open_signer", lambda *args: (done.append("signer"), open_signer(*args))[1])
+
+    publish(farm, released, at(release_registry))
+
+    assert done == ["push", "signer"]
+
+
+def test_a_log_that_was_lost_is_put_back_by_who_wrote_it(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    publish(farm, farm.released(), at(release_registry))
+    assert verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
+    lose(release_registry, transfer.LOG_TAG)
+    other = second_machine(farm, tmp_path / "other")
+    with pytest.raises(FarmError) as caught:
+        publish(other, other.released("1.0.1", salt="other"), at(release_registry))
+    assert code_of(caught) is Code.LOG_INVALID
+    assert "1.0.0" in caught.value.why
+
+    made = publish(farm, farm.released(salt="fixed", out="second"), at(release_registry))
+
+    assert (made.entry.sequence, made.entry.version) == (2, "1.0.1")
+    for version in ("1.0.0", "1.0.1"):
+        assert verify(tmp_path / "consumer", at(release_registry, f":{version}"), farm).ok
+
+
+def test_a_release_whose_bytes_are_lost_can_be_withdrawn(
+    release_registry: ReleaseRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real signer, which signs a withdrawal by its form."""
+    with monkeypatch.context() as patch:
+        releases.sign_here(patch)
+        farm = releases.farm(tmp_path / "farm")
+        released = farm.released()
+        publish(farm, released, at(release_registry))
+    for blob in oci_bundle.read(released).folder.blobs:
+        release_registry.blob(blob).unlink()
+
+    entry = publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="lost")
+
+    assert transfer.read_log(Remote(at(release_registry)), farm.public).withdrawn("1.0.0") == entry
+
+
+def test_a_withdrawal_says_the_same_as_long_as_it_stands(release_registry: ReleaseRegistry, farm: Farm) -> None:
+    for number, salt in enumerate(("", "fixed", "more")):
+        publish(farm, farm.released(salt=salt, out=f"out-{number}"), at(release_registry))
+    place = at(release_registry, ":1.0.0")
+    first = publishing.withdraw(farm.settings, place, reason="odd widths", redirect="1.0.1+build")
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.1"), reason="worse")
+
+    assert publishing.withdraw(farm.settings, place, reason="odd widths", redirect="1.0.1") == first
+
+    assert first.redirect == "1.0.1"
+    for change in ({"reason": "another"}, {"redirect": "1.0.2"}, {"redirect": ""}):
+        with pytest.raises(FarmError) as caught:
+            publishing.withdraw(farm.settings, place, **{"reason": "odd widths", "redirect": "1.0.1", **change})
+        assert code_of(caught) is Code.RELEASE_WITHDRAWN
+
+
+# What a registry is compared with
+
+
+def test_of_a_long_past_only_what_counts_is_fetched(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = ["1.0.0", "1.0.1", "1.1.0", "1.2.0-rc.1"]
+    made = [
+        publish(farm, farm.released(version, salt=version, out=version), at(release_registry)) for version in versions
+    ]
+    pulled: list[str] = []
+    real = transfer.pull
+    monkeypatch.setattr(transfer, "pull", lambda *args: (pulled.append(args[1]), real(*args))[1])
+
+    past = consumer.past_of(Home(tmp_path / "home"), at(release_registry), farm.public)
+
+    assert [version.text for version in past.versions] == versions
+    assert pulled == [item.digest for item in made[1:]]
+    assert (past.releases[-1].channel, past.base and past.base.version) == ("preview", "1.1.0")
+
+
+def test_a_release_is_compared_with_a_repository_and_no_tag_of_it(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARM_HOME", str(farm.home.root))
+    found = CliRunner().invoke(release_command.command, [str(farm.root), "--against", "127.0.0.1:1/media/cls:1.0.0"])
+    assert isinstance(found.exception, FarmError)
+    assert found.exception.code is Code.REFERENCE_INVALID

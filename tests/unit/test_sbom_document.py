@@ -1,0 +1,307 @@
+"""The bill of materials of a payload: what is in it, valid, and the same bytes whatever order its inputs come in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelfarm import canonical, digest
+from kernelfarm.errors import Code, FarmError
+from kernelfarm.links import Input, Linked, Links, Origin, Source
+from kernelfarm.nouns import Model, ModelFile, Options
+from sbom import cyclonedx, document, payload
+from sbom.making import Making
+from sbom.parts import Bill, Part
+from sbom.payload import Contents
+from tests.support import bundles
+
+TARGET = "x86-64-v4"
+MAKING = Making(bundles.MODEL, TARGET, bundles.recipe(TARGET))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return bundles.compiled(tmp_path / "payload", TARGET)
+
+
+def bill_of(folder: Path, making: Making = MAKING) -> dict[str, Any]:
+    return json.loads(document.describe(folder, making))
+
+
+def component(bill: dict[str, Any], ref: str) -> dict[str, Any]:
+    (found,) = (item for item in bill["components"] if item["bom-ref"] == ref)
+    return found
+
+
+def properties(item: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in item["properties"]}
+
+
+def needs(bill: dict[str, Any]) -> dict[str, list[str]]:
+    return {item["ref"]: item.get("dependsOn", []) for item in bill["dependencies"]}
+
+
+def test_it_is_valid_by_the_strict_schema_and_canonical(folder: Path) -> None:
+    data = document.describe(folder, MAKING)
+
+    assert cyclonedx.faults(data.decode()) == []
+    assert canonical.dumps(canonical.loads(data, strict=True)) == data
+    assert json.loads(data)["specVersion"] == "1.6"
+
+
+def test_every_file_has_both_hashes_of_its_bytes(folder: Path) -> None:
+    bill = bill_of(folder)
+
+    files = {item["name"]: item for item in bill["components"] if item["bom-ref"].startswith("file/")}
+    assert sorted(files) == sorted(path.name for path in folder.iterdir())
+    for name, item in files.items():
+        data = (folder / name).read_bytes()
+        assert item["hashes"] == [
+            {"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()},
+            {"alg": "SHA-512", "content": hashlib.sha512(data).hexdigest()},
+        ]
+    kinds = {name: item["type"] for name, item in files.items() if item["type"] != "file"}
+    assert kinds == {
+        "golden.bin": "data",
+        "kernels.so": "library",
+        "libmedia_engine.so": "library",
+        "media-run": "application",
+        "weights.bin": "data",
+    }
+    assert properties(files["media-run"])["bsi:component:executable"] == "executable"
+    assert properties(files["weights.bin"])["bsi:component:executable"] == "non-executable"
+
+
+def test_the_model_is_named_by_its_digest_after_scrubbing_and_its_tensors(folder: Path) -> None:
+    external = ModelFile("data/w.bin", digest.of_bytes(b"w"), 1)
+    model = Model("cls", digest.of_bytes(b"a model"), 7, (external,))
+    making = Making(model, TARGET, replace(MAKING.recipe, model_digest=model.identity))
+
+    found = component(bill_of(folder, making), "model")
+
+    assert found["type"] == "machine-learning-model"
+    assert found["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(b"a model").hexdigest()}]
+    assert found["modelCard"]["modelParameters"] == {
+        "inputs": [{"format": "f32 1x3 x"}],
+        "outputs": [{"format": "f32 1x2 y"}],
+    }
+    assert [(item["name"], item["hashes"][0]["content"]) for item in found["components"]] == [
+        ("data/w.bin", hashlib.sha256(b"w").hexdigest())
+    ]
+
+
+def test_what_was_linked_in_comes_from_the_link_map(folder: Path) -> None:
+    bill = bill_of(folder)
+
+    graph = needs(bill)
+    (kernel,) = graph["file/kernels.so"]
+    (shared,) = graph["file/media-run"]
+    assert graph[kernel] == ["model"]
+    assert graph["file/libmedia_engine.so"] == [shared]
+    assert graph[shared] == ["source/runtime/src/api.c"]
+    assert properties(component(bill, shared)) == {
+        "kernel-farm:kept-in-libmedia_engine.so": "1 bytes of .text",
+        "kernel-farm:kept-in-media-run": "1 bytes of .text",
+        "kernel-farm:origin": "sources",
+    }
+    group = component(bill, "group/runtime/")
+    assert (group["name"], group["supplier"]["name"], group["licenses"][0]["license"]["id"]) == (
+        "kernel-farm-runtime",
+        "Kernel Farm",
+        "Apache-2.0",
+    )
+    assert [item["name"] for item in group["components"]] == ["runtime/src/api.c"]
+
+
+def test_tools_have_purl_version_licence_and_supplier_and_are_no_part_of_the_product(folder: Path) -> None:
+    zig = component(bill_of(folder), "tool/ziglang")
+
+    assert (zig["purl"], zig["version"], zig["scope"]) == ("pkg:pypi/ziglang@0.17.0", "0.17.0", "excluded")
+    assert zig["supplier"] == {"name": "Zig Software Foundation"}
+    assert zig["licenses"] == [{"license": {"acknowledgement": "declared", "id": "MIT"}}]
+
+
+def test_the_formulation_tells_the_recipe(folder: Path) -> None:
+    options = Options.of({"x": (1, 3)})
+    making = replace(MAKING, recipe=replace(MAKING.recipe, options=options))
+
+    (formula,) = bill_of(folder, making)["formulation"]
+
+    (workflow,) = formula["workflows"]
+    parameters = {entry["name"]: entry["value"] for entry in workflow["inputs"][1]["parameters"]}
+    assert workflow["uid"] == making.recipe_key
+    assert (parameters["shape:x"], parameters["target"]) == ("1x3", TARGET)
+    assert {"ref": "tool/ziglang"} in workflow["resourceReferences"]
+    assert {"type": "artifact", "resource": {"ref": "file/kernels.so"}} in workflow["outputs"]
+
+
+def test_no_time_and_a_serial_number_that_follows_from_the_content(folder: Path) -> None:
+    first = bill_of(folder)
+    (folder / "weights.bin").write_bytes(b"others")
+    second = bill_of(folder)
+
+    assert "timestamp" not in first["metadata"]
+    assert first["serialNumber"] == document.serial_of(first)
+    assert uuid.UUID(first["serialNumber"]).version == 5
+    assert first["serialNumber"] != second["serialNumber"]
+
+
+def shuffled(bill: Bill, draw: random.Random) -> Bill:
+    def mixed(part: Part) -> Part:
+        inner = [mixed(each) for each in part.parts]
+        own = list(part.properties)
+        draw.shuffle(inner)
+        draw.shuffle(own)
+        return replace(part, parts=tuple(inner), properties=tuple(own))
+
+    parts, makers, edges = [mixed(part) for part in bill.parts], list(bill.makers), list(bill.needs)
+    for each in (parts, makers, edges):
+        draw.shuffle(each)
+    return Bill(bill.root, tuple(makers), tuple(parts), frozenset(edges))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shuffled_inputs_give_the_same_bytes(folder: Path, seed: int) -> None:
+    bill = payload.bill(Contents.read(folder), MAKING)
+
+    assert document.of_bill(shuffled(bill, random.Random(seed))) == document.of_bill(bill)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shuffled_links_files_and_tools_give_the_same_bytes(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    sources = [Source(f"runtime/src/{name}.c", digest.of_bytes(name.encode()), 1) for name in "abcdef"]
+    inputs = [
+        Input(f"{name}.o", digest.of_bytes(name.encode()), 1, Origin.SOURCES, 1, (".text", ".data"), (source.name,))
+        for name, source in zip("abcdef", sources, strict=True)
+    ]
+    names = ["kernels.so", "libmedia_engine.so", "media-run"]
+    plain = bundles.compiled(
+        tmp_path / "a", TARGET, links=Links(tuple(Linked(n, tuple(inputs)) for n in names), tuple(sources))
+    )
+    for items in (sources, inputs, names):
+        draw.shuffle(items)
+    mixed = bundles.compiled(
+        tmp_path / "b", TARGET, links=Links(tuple(Linked(n, tuple(inputs)) for n in names), tuple(sources))
+    )
+
+    assert document.describe(mixed, MAKING) == document.describe(plain, MAKING)
+
+
+def planted(name: str, *inputs: Input, sources: tuple[Source, ...] = ()) -> Links:
+    files = tuple(
+        replace(file, inputs=(*file.inputs, *inputs)) if file.name == name else file for file in bundles.LINKS.files
+    )
+    return Links(files, (*bundles.LINKS.sources, *sources))
+
+
+def test_an_object_that_nobody_can_explain_is_said_to_be_of_unknown_origin(tmp_path: Path) -> None:
+    stranger = Input("libgpl.a(evil.o)", digest.of_bytes(b"evil"), 4, Origin.UNKNOWN, 4, (".text",))
+    folder = bundles.compiled(tmp_path / "payload", TARGET, links=planted("media-run", stranger))
+
+    bill = bill_of(folder)
+
+    ref = f"object/libgpl.a(evil.o)@{hashlib.sha256(b'evil').hexdigest()[:12]}"
+    assert properties(component(bill, ref))["kernel-farm:origin"] == "unknown"
+    assert ref in needs(bill)["file/media-run"]
+    assert "licenses" not in component(bill, "file/media-run")  # of its parts one is not known
+    assert component(bill, "file/libmedia_engine.so")["licenses"][0]["license"]["id"] == "Apache-2.0"
+
+
+def test_sources_of_nobody_that_is_listed_have_no_licence(tmp_path: Path) -> None:
+    source = Source("elsewhere/gpl.c", digest.of_bytes(b"gpl"), 3)
+    made = Input("gpl.o", digest.of_bytes(b"o2"), 2, Origin.SOURCES, 2, (".text",), (source.name,))
+    folder = bundles.compiled(tmp_path / "payload", TARGET, links=planted("media-run", made, sources=(source,)))
+
+    bill = bill_of(folder)
+
+    assert "licenses" not in component(bill, "group/elsewhere")
+    assert "licenses" not in component(bill, "file/media-run")
+    assert cyclonedx.faults(json.dumps(bill)) == []
+
+
+def test_a_stranger_has_no_version_of_ours(tmp_path: Path) -> None:
+    sources = [Source(f"zig/lib/{name}", digest.of_bytes(b"x"), 3) for name in ("libc/musl/a.c", "std/mem.zig")]
+    names = tuple(source.name for source in sources)
+    made = Input("x.o", digest.of_bytes(b"o2"), 2, Origin.SOURCES, 2, (".text",), names)
+    links = planted("media-run", made, sources=tuple(sources))
+    bill = bill_of(bundles.compiled(tmp_path / "payload", TARGET, links=links))
+
+    stranger = component(bill, "group/zig/lib/libc/musl")
+    assert ("version" in stranger, stranger["purl"]) == (False, "pkg:generic/zig-lib-libc-musl")
+    assert component(bill, "group/zig/lib/std/")["version"] == "0.17.0"
+
+
+@pytest.mark.parametrize(
+    ("origin", "sources"),
+    [(Origin.SOURCES, ()), (Origin.MODEL, ("a.c",)), (Origin.UNKNOWN, ("a.c",))],
+)
+def test_an_object_whose_origin_and_sources_do_not_fit_is_refused(origin: Origin, sources: tuple[str, ...]) -> None:
+    with pytest.raises(FarmError) as caught:
+        Input("evil.o", digest.of_bytes(b"evil"), 4, origin, 4, (".text",), sources)
+    assert caught.value.code is Code.SCHEMA_MISMATCH
+
+
+def cut_links(folder: Path) -> None:
+    (folder / "links.json").write_bytes(b"{}")
+
+
+def no_links(folder: Path) -> None:
+    (folder / "links.json").unlink()
+
+
+def links_of_nothing(folder: Path) -> None:
+    (folder / "links.json").write_bytes(canonical.encode(Links((), ())))
+
+
+def unlisted_source(folder: Path) -> None:
+    (folder / "links.json").write_bytes(canonical.encode(Links(bundles.LINKS.files, ())))
+
+
+def links_of_a_stranger(folder: Path) -> None:
+    files = (*bundles.LINKS.files, Linked("other.so", ()))
+    (folder / "links.json").write_bytes(canonical.encode(Links(files, bundles.LINKS.sources)))
+
+
+def config_without_tensors(folder: Path) -> None:
+    (folder / "config.json").write_bytes(canonical.dumps({"model": {}}))
+
+
+def config_of_no_stages(folder: Path) -> None:
+    config = canonical.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_bytes(canonical.dumps({**config, "stages": 5}))
+
+
+def config_of_a_list(folder: Path) -> None:
+    (folder / "config.json").write_bytes(b"[]")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (cut_links, ""),
+        (no_links, ""),
+        (links_of_nothing, "says nothing of kernels.so"),
+        (unlisted_source, "does not list the source runtime/src/api.c"),
+        (links_of_a_stranger, "names other.so, which is not there"),
+        (config_without_tensors, "has no model, inputs, outputs and stages"),
+        (config_of_no_stages, "has no model, inputs, outputs and stages"),
+        (config_of_a_list, "has no model, inputs, outputs and stages"),
+    ],
+)
+def test_a_payload_whose_own_documents_are_none_is_refused(
+    folder: Path, change: Callable[[Path], None], why: str
+) -> None:
+    change(folder)
+    with pytest.raises(FarmError) as caught:
+        document.describe(folder, MAKING)
+    assert caught.value.code is Code.PAYLOAD_INVALID
+    assert why in caught.value.why
