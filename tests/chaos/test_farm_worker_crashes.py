@@ -50,8 +50,7 @@ def builds() -> Iterator[list[subprocess.Popen[str]]]:
     made: list[subprocess.Popen[str]] = []
     yield made
     for process in made:
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        workers = [int(word) for word in children.read_text().split()] if process.poll() is None else []
+        workers = farms.children(process.pid) if process.poll() is None else []
         for pid in [*workers, process.pid]:  # a stopped worker would not end with its build
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

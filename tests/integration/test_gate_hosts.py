@@ -191,20 +191,15 @@ def test_a_worker_process_that_dies_is_started_again(server: GateServer, tmp_pat
     with subprocess.Popen(argv, env=environment, cwd=gate_server.ROOT) as crew:
         try:
             eventually(lambda: len(marks.started()) == 1)
-            [worker] = children(crew.pid)
+            [worker] = farms.children(crew.pid)
             os.kill(worker, signal.SIGKILL)
             marks.go()
             eventually(lambda: state_of(server, run) is RunState.DONE)
-            assert children(crew.pid) != [worker]
+            assert farms.children(crew.pid) != [worker]
         finally:
             crew.terminate()
         assert crew.wait(timeout=20) == Status.DONE
     assert [outcome for _, outcome in outcomes(server, run)] == [Outcome.LEASE_EXPIRED, Outcome.DONE]
-
-
-def children(pid: int) -> list[int]:
-    """Process ids of a process's children."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_run_that_is_cancelled_ends_on_its_host(server: GateServer) -> None:

@@ -123,7 +123,7 @@ def test_a_build_outlives_a_worker_that_is_killed(farm: Product, tmp_path: Path,
 
 def worker_of(build: int) -> int:
     """The worker process of a build."""
-    for word in Path(f"/proc/{build}/task/{build}/children").read_text().split():
-        if b"farm.worker" in Path(f"/proc/{word}/cmdline").read_bytes():
-            return int(word)
+    for child in farms.children(build):
+        if b"farm.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return child
     raise AssertionError("it has no worker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -179,6 +180,15 @@ def eventually(condition: Callable[[], bool], *, within_s: float = 15.0) -> None
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of a process's children, whichever of its threads started them."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that has ended
+            found += [int(word) for word in (task / "children").read_text().split()]
+    return sorted(found)
 
 
 def alive(pid: int) -> bool:

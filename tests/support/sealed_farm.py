@@ -179,10 +179,10 @@ class SealedFarm:
         found = {}
         for station in self.workers:
             with contextlib.suppress(OSError):
-                for word in Path(f"/proc/{station.pid}/task/{station.pid}/children").read_text().split():
-                    words = Path(f"/proc/{word}/cmdline").read_bytes().decode().split("\0")
+                for child in farms.children(station.pid):
+                    words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
                     if "--name" in words and words[words.index("--name") + 1] in busy:
-                        found[int(word)] = station.pid
+                        found[child] = station.pid
         return found
 
     def left(self) -> list[str]:
