@@ -251,13 +251,11 @@ def _write_bundles(
     }
     written: list[WrittenBundle] = []
     errors: list[FarmError] = []
-    if complete:
-        with client.open_signer(farm.settings.home, key) as signer:
-            for name, members in complete.items():
-                try:
-                    written.append(_write_bundle(farm, out / name, name, order.version, members, signer, terms))
-                except FarmError as error:
-                    errors.append(error)
+    for name, members in complete.items():
+        try:
+            written.append(_write_bundle(farm, out / name, name, order.version, members, key, terms))
+        except FarmError as error:
+            errors.append(error)
     return written, errors
 
 
@@ -267,7 +265,7 @@ def _write_bundle(
     name: str,
     version: str | None,
     cells: Sequence[Cell],
-    signer: client.Signer,
+    key: str,
     terms: Terms,
 ) -> WrittenBundle:
     """A bundle of payloads that the licence gate does not deny; raises `FarmError` LICENCE_DENIED."""
@@ -282,7 +280,8 @@ def _write_bundle(
             said = gate.statement(contents, found)
             payloads.append(PayloadInput(cell.target, folder / cell.target, origin, said))
             verdicts.append(found)
-        made = bundle.write_bundle(place, name=name, version=version, payloads=payloads, signer=signer)
+        with client.open_signer(farm.settings.home, key) as signer:  # not before: a scan takes longer than it waits
+            made = bundle.write_bundle(place, name=name, version=version, payloads=payloads, signer=signer)
         return replace(made, licences=gate.summary(verdicts, terms.day))
 
 

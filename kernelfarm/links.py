@@ -43,12 +43,12 @@ class Input:
 
     `kept` is how many bytes of it the linker kept, `sections` the names of those that they lie in, `sources` names of
     files in `Links.sources`, some for the origin SOURCES and none for others; else SCHEMA_MISMATCH is raised, since
-    nobody would judge such an object. `digest` and `size` are those of the file; of an archive, of the whole archive.
+    nobody would judge such an object. `digest` is that of what was kept (`toolchains.relocatable`), not of the object:
+    the rest of its file is not in the product. Of an archive's member it is that of the whole archive.
     """
 
     name: str
     digest: Digest
-    size: int
     origin: Origin
     kept: int
     sections: tuple[str, ...]

@@ -84,8 +84,11 @@ def file_ref(name: str) -> str:
 
 
 def object_ref(found: Input) -> str:
-    """The ref of an object: one for all files that the same object is linked into."""
-    return f"object/{found.name}@{digest.hex_of(found.digest)[:_SHORT]}"
+    """The ref of what was kept of an object: one for all files that the same is linked into.
+
+    It holds the whole digest, which is of no file, and so nothing that CycloneDX calls a hash of the component.
+    """
+    return f"object/{found.name}@{digest.hex_of(found.digest)}"
 
 
 def _root(making: Making) -> Part:
@@ -177,8 +180,7 @@ def _objects(linked: Links) -> list[Part]:
             ref,
             Kind.FILE,
             each.name,
-            hashes=Hashes.of_digest(each.digest),
-            properties=_own({**into[ref], "origin": each.origin.value}),
+            properties=_own({**into[ref], "kept": each.digest, "origin": each.origin.value}),
         )
         for ref, each in found.items()
     ]

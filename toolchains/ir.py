@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from kernelfarm.errors import Code, FarmError
 from toolchains.target import Target
 
 _FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(.*)\}$", re.MULTILINE)
 _ATTRIBUTES = re.compile(r"^(attributes #\d+ = \{)(.*)(\})$", re.MULTILINE)
+_ALIAS = re.compile(r"^@([\w.$]+) = [a-z_ ]*\balias .*\n", re.MULTILINE)
+_OFFERED = re.compile(r"^define (?!private |internal ).*?@([\w.$]+)", re.MULTILINE)
 _TRAP = re.compile(r"\bcall void @llvm\.debugtrap\(\)(?: #\d+)?")
 _TRAP_DECLARED = re.compile(r"^declare void @llvm\.debugtrap\(\).*$", re.MULTILINE)
 
@@ -43,6 +46,21 @@ def add_attributes(ir: str, target: Target) -> str:
     pairs = [f'"{name}"="{value}"' if value else f'"{name}"' for name, value in target.code.attributes]
     added = " ".join(['"no-jump-tables"="true"', *pairs])
     return _ATTRIBUTES.sub(rf"\1\2{added} \3", ir)
+
+
+def aliases(ir: str) -> frozenset[str]:
+    """Names under which functions of a module can be called from outside; those of zig's own library are all aliases.
+
+    Raises `FarmError` TOOL_OUTPUT for a module that offers a function in another way.
+    """
+    if (found := _OFFERED.search(ir)) is not None:
+        raise FarmError(Code.TOOL_OUTPUT, "zig wrote LLVM IR of an unknown form", f"it offers {found[1]} itself")
+    return frozenset(match[1] for match in _ALIAS.finditer(ir))
+
+
+def with_aliases(ir: str, names: Collection[str]) -> str:
+    """The module without its other aliases, so that the compiler drops what only those led to."""
+    return _ALIAS.sub(lambda match: match[0] if match[1] in names else "", ir)
 
 
 def replace_trap(ir: str, function: str) -> str:

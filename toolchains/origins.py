@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernelfarm import digest
 from kernelfarm.links import Input, Linked, Links, Origin, Source
-from toolchains import runtime_build, sourcelist, zig
+from toolchains import relocatable, runtime_build, sourcelist, zig
 from toolchains.zig import Link
 
 
@@ -35,8 +35,8 @@ def _input(name: str, path: Path, link: Link, from_model: Collection[Path]) -> I
     origin = Origin.SOURCES if sources else Origin.UNKNOWN
     if path in from_model:
         origin, sources = Origin.MODEL, ()
-    kept = sum(sections.values())
-    return Input(name, digest.of_file(path), path.stat().st_size, origin, kept, tuple(sections), sources)
+    taken = digest.of_file(path) if path.name != name else relocatable.kept(path, sections)
+    return Input(name, taken, origin, sum(sections.values()), tuple(sections), sources)
 
 
 def name_of(path: Path) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernelfarm import digest
 from kernelfarm.digest import Digest
-from toolchains import ir, sourcelist, zig, zig_sources
+from toolchains import ir, relocatable, sourcelist, zig, zig_sources
 from toolchains.machines import CFI_FAIL, MACHINES
 from toolchains.process import run_tool
 from toolchains.target import Target
@@ -52,9 +52,8 @@ def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> Built:
 
     The same bytes from any folder. Raises `FarmError` TOOL_FAILED and its kin.
     """
-    offered = helpers(target, work_dir)
-    library = [*build_objects(target, ("src",), work_dir), *offered]
-    program = build_objects(target, ("program",), work_dir)
+    library, program = (build_objects(target, (folder,), work_dir) for folder in ("src", "program"))
+    library += helpers(target, [*library, *program], work_dir)
     machine = MACHINES[target.machine]
     flags = ["-shared", f"-soname={LIBRARY}", *machine.link]
     shared = zig.link(library, out_dir / LIBRARY, flags, version_script=_EXPORTS)
@@ -64,19 +63,7 @@ def build_runtime(target: Target, out_dir: Path, work_dir: Path) -> Built:
     (out_dir / PROGRAM).chmod(0o755)
     (out_dir / LIBRARY).chmod(0o755)
     (out_dir / HEADER).chmod(0o644)
-    links = (without_unused(shared, offered), without_unused(static, offered))
-    return Built(tuple(out_dir / name for name in (LIBRARY, PROGRAM, HEADER)), links)
-
-
-def without_unused(link: Link, offered: Iterable[Path]) -> Link:
-    """The link without those of the `offered` objects of which the linker took nothing, like an archive's members.
-
-    No byte of them is in the product, and their own bytes would make its record vary: clang's Hexagon back end
-    allocates the registers of a 128-bit addition in `helpers` now in one way, now in another.
-    """
-    unused = {path.name for path in offered if not any(link.kept.get(path.name, {}).values())}
-    objects = tuple(path for path in link.objects if path.name not in unused)
-    return replace(link, objects=objects, kept={name: kept for name, kept in link.kept.items() if name not in unused})
+    return Built(tuple(out_dir / name for name in (LIBRARY, PROGRAM, HEADER)), (shared, static))
 
 
 def build_objects(target: Target, folders: Iterable[str], work_dir: Path) -> list[Path]:
@@ -113,16 +100,28 @@ def compile_c(source: Path, output: Path, target: Target) -> None:
     zig.compile_ir(text, output, target)
 
 
-def helpers(target: Target, work_dir: Path) -> list[Path]:
-    """Functions that the compiler calls for what a machine has no instruction for, such as 64-bit division; often none.
+def helpers(target: Target, callers: Iterable[Path] | None, work_dir: Path) -> list[Path]:
+    """An object with what the compiler calls for what a machine has no instruction for, such as 64-bit division, as far
+    as `callers` need it, or all of it for None; often none.
 
-    They are zig's own compiler_rt, in sections of their own, so that a link with `--gc-sections` keeps what is called.
+    It is zig's own compiler_rt without all else, which would cost ten seconds, and which clang's Hexagon back end does
+    not compile the same way each time. Helpers may need others: only their object tells.
     """
     if not MACHINES[target.machine].helpers:
         return []
-    made = work_dir / "helpers.o"
-    compile_zig(zig_sources.library() / _HELPERS, made, target, work_dir, in_place=True)
-    return [made]
+    source, made = zig_sources.library() / _HELPERS, work_dir / "helpers.o"
+    text = zig_to_ir(source, target, work_dir, in_place=True)
+    whole = text.read_text(encoding="utf-8")
+    defined, needed = (frozenset(), ir.aliases(whole)) if callers is None else relocatable.names(callers)
+    offered = ir.aliases(whole) - defined
+    wanted, lacking = frozenset[str](), needed & offered
+    while lacking:
+        wanted |= lacking
+        text.write_text(ir.with_aliases(whole, wanted), encoding="utf-8")
+        zig.compile_ir(text, made, target, extra=("-ffunction-sections",))
+        lacking = (relocatable.names([made])[1] & offered) - wanted
+    sourcelist.write(made, zig_sources.of(source, target.machine))
+    return [made] if wanted else []
 
 
 def compiled_zig() -> dict[Path, list[str]]:
@@ -137,8 +136,14 @@ def is_for(source: Path, machine: str) -> bool:
     return not named or machine in named
 
 
-def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, in_place: bool = False) -> None:
-    """A zig file of C functions to an object with the machine's control-flow notes, which zig itself does not write.
+def compile_zig(source: Path, output: Path, target: Target, work_dir: Path) -> None:
+    """A zig file of C functions to an object."""
+    zig.compile_ir(zig_to_ir(source, target, work_dir), output, target, extra=("-ffunction-sections",))
+    sourcelist.write(output, zig_sources.of(source, target.machine))
+
+
+def zig_to_ir(source: Path, target: Target, work_dir: Path, *, in_place: bool = False) -> Path:
+    """LLVM IR of a zig file, in `work_dir`, with the machine's control-flow notes, which zig itself does not write.
 
     With `in_place` it is compiled where it lies, because it imports files beside it.
 
@@ -156,5 +161,4 @@ def compile_zig(source: Path, output: Path, target: Target, work_dir: Path, *, i
     made = work_dir / f"{source.stem}.ll"
     text = ir.add_attributes(ir.add_module_flags(made.read_text(encoding="utf-8"), target), target)
     made.write_text(text, encoding="utf-8")
-    zig.compile_ir(made, output, target, extra=("-ffunction-sections",))
-    sourcelist.write(output, zig_sources.of(source, target.machine))
+    return made

@@ -14,6 +14,7 @@ set -euo pipefail
 step=${1:?build, rebuild, release, publish, verify, lock, fetch or self-test}
 name=${NAME:-$(basename "${MODEL%.*}")}
 mkdir -p reports
+trap 'cat "reports/$step.json" >&2' ERR # why a step failed belongs into the log too
 if [ -z "${VERSION:-}" ] && [ -f reports/publish.json ]; then
   VERSION=$(python3 -c 'import json; print(json.load(open("reports/publish.json"))["version"].split("+")[0])')
 fi

@@ -44,7 +44,7 @@ Exit status: 0 allowed, 3 the scanner is not installed, 4 denied, or somebody ha
 )
 @click.option("--again", is_flag=True, help="As --scan, but scan nothing: recorded scans count.")
 @licence_options
-@click.option("--timeout", type=click.IntRange(1, 3600), default=120, show_default=True, help="Seconds for a file.")
+@click.option("--timeout", type=click.IntRange(1, 3600), default=300, show_default=True, help="Seconds for a file.")
 @click.option("--sign", default="default", show_default=True, help="Name of the key that signs new verdicts.")
 @click.option("--all", "everything", is_flag=True, help="Also list what is allowed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -137,7 +137,7 @@ def _strangers(links: Links) -> list[Material]:
             Role.LINKED,
             "",
             "",
-            (Piece(one.name, one.digest, one.size, scanned=False),),
+            (Piece(one.name, one.digest, one.kept, scanned=False),),
             note=f"{one.name} is linked into {linked.name} and nothing says what it was compiled from",
             refused=True,
         )

@@ -26,8 +26,8 @@ FOLDER = ROOT / "build" / "scan"
 """Where `make scan-tools` installs the scanner."""
 STAMP = "scanner.json"
 """What it installed: a `Scanner`."""
-FILE_S = 120
-"""Seconds that ScanCode may take for one file."""
+FILE_S = 300
+"""Seconds that ScanCode may take for one file: the largest of zig's takes 20 on an idle core."""
 _HARD = 2.5
 """ScanCode stops to look for licences in a file after its time limit divided by this, and says nothing of it: what it
 found until then looks like a whole result. Only the time that it reports for the file tells (seen in 32.5.0)."""

@@ -20,11 +20,11 @@ REPOSITORY = Path(__file__).parents[2]
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from farm import bundle, publish
+from farm import bundle, publish, staging
 from tests.support import bundles
 
 out, work, step = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-write_top, exchange, rename, seen = bundle._write_top, publish._exchange, Path.rename, []
+write_top, exchange, rename, seen = staging.write_top, publish._exchange, Path.rename, []
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -47,7 +47,7 @@ if step == "copy":
 elif step == "sign":
     bundles.LocalSigner.sign = die
 elif step == "attach":
-    bundle._write_top = die_at_the_second
+    staging.write_top = die_at_the_second
 elif step == "publish":
     publish.publish = die
 elif step == "swap":
@@ -70,7 +70,7 @@ def test_a_writer_that_is_killed_leaves_the_old_bundle_or_the_new_one(tmp_path: 
     new = bundles.write(tmp_path / "reference", tmp_path / "work", salt="new").digest
 
     killed = subprocess.run(
-        [sys.executable, "-c", WRITER, str(out), str(tmp_path / "work2"), step], cwd=REPOSITORY, check=False, timeout=60
+        [sys.executable, "-c", WRITER, str(out), str(tmp_path / "work2"), step], cwd=REPOSITORY, check=False
     )
 
     assert killed.returncode == -signal.SIGKILL
@@ -131,7 +131,7 @@ def in_a_small_file_system(folder: Path, script: str) -> str:
     if probe.returncode != 0:
         pytest.skip(f"no mount in a user namespace here: {probe.stderr.strip()}")
     argv = [*inside, sys.executable, "-c", script, str(folder), str(folder.parent)]
-    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

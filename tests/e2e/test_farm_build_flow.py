@@ -15,11 +15,12 @@ from farm.build import Built, Order
 from farm.cli import build as command
 from farm.ledger.builds import CellRow
 from farm.ledger.rules import BuildState, Reason
+from farm.licences import gate
 from farm.scheduler import Cell, Session
 from kernelfarm import oci_bundle
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Options, RunState
-from signing import keys
+from signing import client, keys
 from tests.support import farms, graphs
 from tests.support.farms import Marks
 
@@ -138,6 +139,21 @@ def test_without_a_key_nothing_is_compiled(farm: Session, marks: Marks, model: P
         build.build(farm, order(model), tmp_path / "out", key="absent")
     assert caught.value.code is Code.KEY_MISSING
     assert marks.started() == []
+
+
+@pytest.mark.usefixtures("marks")
+def test_the_signer_is_asked_when_all_licences_are_judged(
+    farm: Session, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan may take an hour, and a signer that nobody asks for minutes ends."""
+    done: list[str] = []
+    judge, open_signer = gate.verdict, client.open_signer
+    monkeypatch.setattr(gate, "verdict", lambda *args: (judge(*args), done.append("judged"))[0])
+    monkeypatch.setattr(client, "open_signer", lambda *args: (done.append("signer"), open_signer(*args))[1])
+
+    built = build.build(farm, order(model), tmp_path / "out")
+
+    assert (built.errors, done) == ((), ["judged", "judged", "signer"])
 
 
 def test_an_interrupted_build_lets_go_of_its_runs(farm: Session, marks: Marks, model: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.support import device
-from toolchains import products, zig
+from toolchains import origins, products, runtime_build, target, zig
 
 LIBRARY, PROGRAM = "libmedia_engine.so", "media-run"
 API = {
@@ -93,6 +93,23 @@ def test_what_is_said_of_the_links_does_not_depend_on_the_count_of_cores(tmp_pat
         listed.append(subprocess.run(argv, capture_output=True, check=True, timeout=600).stdout)
 
     assert listed[0] == listed[1]
+
+
+@pytest.mark.parametrize(
+    ("goal", "helper"), [("armv7", "__aeabi_uldivmod"), ("hexagon-v67", "__hexagon_udivdi3")], ids=["armv7", "hexagon"]
+)
+def test_what_was_linked_in_is_known_on_machines_of_32_bit_too(tmp_path: Path, goal: str, helper: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "work").mkdir()
+
+    built = runtime_build.build_runtime(target.load(goal), tmp_path / "out", tmp_path / "work")
+
+    for file in origins.document(built.links).files:
+        kept = {each.name: each for each in file.inputs if each.kept}
+        assert len(kept) > 10, file.name
+        assert any(helper in section for section in kept["helpers.o"].sections)
+        assert not any("f128" in section for section in kept["helpers.o"].sections), "nothing here needs such"
+        assert "zig/lib/compiler_rt.zig" in kept["helpers.o"].sources
 
 
 def test_the_products_have_every_property_of_the_gate() -> None:

@@ -140,7 +140,7 @@ def test_a_bundle_that_was_built_without_a_scan_is_refused_once_it_is_scanned(cl
 
 def test_a_gpl_object_that_came_from_nowhere_gets_no_bundle(clean: Machine, tmp_path: Path) -> None:
     """Nobody can scan an object of which no source is known: that alone is the reason."""
-    place = "    program = build_objects("
+    place = "    library += helpers("
     plant = f"""    (work_dir / "plant.c").write_text("int readline(void); int readline(void) {{ return 1; }}")
     zig.compile_c(work_dir / "plant.c", work_dir / "plant.o", target, cpu=target.cpu.baseline)
     library.append((work_dir / "plant.o").rename(work_dir / "readline.o"))

@@ -35,10 +35,10 @@ WORKER = {"name": "first-host", "worker": "first-host-1"}
 SOURCE = Source("runtime/src/api.c", digest.of_bytes(b"api"), 3)
 LINKS = Links(
     (
-        Linked("kernels.so", (Input("kf_1.o", digest.of_bytes(b"kf"), 2, Origin.MODEL, 2, (".text",)),)),
+        Linked("kernels.so", (Input("kf_1.o", digest.of_bytes(b"kf"), Origin.MODEL, 2, (".text",)),)),
         Linked(
             "libmedia_engine.so",
-            (made := Input("src-api.o", digest.of_bytes(b"o"), 1, Origin.SOURCES, 1, (".text",), (SOURCE.name,)),),
+            (made := Input("src-api.o", digest.of_bytes(b"o"), Origin.SOURCES, 1, (".text",), (SOURCE.name,)),),
         ),
         Linked("media-run", (made,)),
     ),

@@ -139,8 +139,8 @@ def runtime(goal: Target = TARGET) -> Path:
 
 @cache
 def helpers(goal: Target = TARGET) -> tuple[Path, ...]:
-    """What the compiler calls on machines without some instructions, built once."""
-    return tuple(runtime_build.helpers(goal, _folder()))
+    """Whatever the compiler may call on machines without some instructions, built once."""
+    return tuple(runtime_build.helpers(goal, None, _folder()))
 
 
 @cache

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import onnx
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from onnx import helper, numpy_helper
 
 AUTHOR, MAIL = "Zebulon Quackenbush", "zquack@orchid-labs.example"
@@ -23,6 +23,7 @@ WORD = "Falkenhorst"
 SECRETS = ("Quackenbush", "zquack", "orchid-labs", "train_v7", "Falkenhorst", "falken_horst")
 _TEXT = f"{AUTHOR} <{MAIL}> {PATH} {WORD} falken_horst"
 
+_TEXTS = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _MEANING = frozenset(
     {
         "onnx.NodeProto.op_type", "onnx.NodeProto.domain", "onnx.NodeProto.input", "onnx.NodeProto.output",
@@ -52,7 +53,9 @@ def everywhere(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _extras(model: onnx.ModelProto) -> None:
-    """Parts that compute nothing here: functions, training graphs, notes on quantisation, weights that nobody reads."""
+    """Parts that compute nothing here, with texts where elsewhere they would decide something: functions, training
+    graphs, notes on quantisation and devices, weights and types that nobody reads.
+    """
     import numpy as np
 
     graph = model.graph
@@ -62,11 +65,20 @@ def _extras(model: onnx.ModelProto) -> None:
     graph.initializer[-1].string_data.append(_TEXT.encode())
     graph.value_info.append(helper.make_tensor_value_info("nowhere", onnx.TensorProto.FLOAT, [WORD, 3]))
     graph.quantization_annotation.add(tensor_name="x").quant_parameter_tensor_names.add(key="SCALE", value="unread")
-    inner = helper.make_node("Identity", ["a"], ["b"], name=_TEXT)
+    inner = helper.make_node(WORD, [_TEXT], [_TEXT], name=_TEXT, domain=f"com.{WORD}", overload=_TEXT)
+    inner.attribute.append(helper.make_attribute(WORD, _TEXT))
+    inner.attribute.append(helper.make_attribute(f"list of {AUTHOR}", [MAIL, PATH]))
+    inner.attribute.append(onnx.AttributeProto(name="referred", ref_attr_name=_TEXT))
     model.functions.append(helper.make_function(WORD, "f", ["a"], ["b"], [inner], [helper.make_opsetid("", 13)]))
     training = model.training_info.add()
     training.algorithm.node.append(inner)
     training.algorithm.name = "t"
+    training.algorithm.sparse_initializer.add().values.name = _TEXT
+    opaque = graph.value_info.add(name="opaque").type.opaque_type
+    opaque.domain, opaque.name = WORD, _TEXT
+    model.configuration.add(name=_TEXT, num_devices=1, device=[PATH])
+    placed = graph.node[0].device_configurations.add(configuration_id=_TEXT).sharding_spec.add(tensor_name=_TEXT)
+    placed.sharded_dim.add().simple_sharding.add(dim_param=WORD)
     model.opset_import.append(helper.make_opsetid(f"com.{WORD}", 1))
     for info in graph.input:
         info.type.denotation = _TEXT
@@ -77,11 +89,9 @@ def _extras(model: onnx.ModelProto) -> None:
 def _fill(message: Any) -> None:
     """Put the text into every field for text of a message and of those in it, set or not."""
     for field in message.DESCRIPTOR.fields:
-        if field.full_name in _MEANING or (field.containing_oneof and field.name != "dim_param"):
-            continue
+        if field.full_name in _MEANING or (field.containing_oneof and not message.HasField(field.name)):
+            continue  # one of several kinds, and it is another
         if field.type == FieldDescriptor.TYPE_STRING:
-            if field.name == "dim_param" and not message.HasField("dim_param"):
-                continue
             if field.is_repeated:
                 getattr(message, field.name).append(_TEXT)
             else:
@@ -105,6 +115,32 @@ def _rename(model: onnx.ModelProto, new: Callable[[str], str]) -> None:
             names[:] = [new(name) if name else "" for name in names]
     for item in (*graph.initializer, *graph.input, *graph.output, *graph.value_info):
         item.name = new(item.name)
+
+
+def fields_of_text(kind: Descriptor = onnx.ModelProto.DESCRIPTOR) -> frozenset[str]:
+    """Every field for text or bytes that a message of ONNX or one inside it has, "onnx.NodeProto.name"."""
+    waiting, known, found = [kind], {kind.full_name}, set()
+    while waiting:
+        for field in waiting.pop().fields:
+            inner = field.message_type
+            if inner is not None and inner.full_name not in known:
+                known.add(inner.full_name)
+                waiting.append(inner)
+            elif field.type in _TEXTS:
+                found.add(field.full_name)
+    return frozenset(found)
+
+
+def fields_with_secrets(message: Any) -> frozenset[str]:
+    """Those fields for text or bytes, in a message and those inside it, that hold a secret."""
+    found: set[str] = set()
+    for field, value in message.ListFields():
+        for one in value if field.is_repeated else (value,):
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                found |= fields_with_secrets(one)
+            elif field.type in _TEXTS and found_in(one if isinstance(one, bytes) else one.encode()):
+                found.add(field.full_name)
+    return frozenset(found)
 
 
 def found_in(data: bytes, secrets: Sequence[str] = SECRETS) -> set[str]:

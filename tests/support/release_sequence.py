@@ -30,7 +30,8 @@ SCRIPT = models.ROOT / "examples" / "ci" / "release.sh"
 PRODUCER = ("build", "rebuild", "release", "publish")
 CONSUMER = ("verify", "lock", "fetch", "self-test")
 """What is done on a machine that has nothing but the public key."""
-_COMMAND_S = 3600.0
+_COMMAND_S = 4 * 3600.0
+"""Ends a command that hangs; one of a busy machine takes minutes."""
 
 
 def checkout(folder: Path, change: Mapping[str, str] | None = None) -> Path:

@@ -35,8 +35,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(ready: Callable[[], bool], what: str, log: Path, *, within_s: float = 30.0) -> None:
-    """Wait for a service; fails with the end of its log when it does not answer in time."""
+def until(ready: Callable[[], bool], what: str, log: Path, *, within_s: float = 120.0) -> None:
+    """Wait for a service, on a busy machine too; fails with the end of its log when it does not answer in time."""
     end = time.monotonic() + within_s
     while not ready():
         if time.monotonic() > end:

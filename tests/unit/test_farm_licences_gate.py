@@ -65,7 +65,7 @@ def test_a_payload_of_known_sources_with_a_model_licence_is_allowed(tmp_path: Pa
 
 
 def test_a_planted_object_is_denied_and_file_rule_and_remedy_are_named(tmp_path: Path, home: Home) -> None:
-    planted = Input("readline.o", digest.of_bytes(b"gpl"), 3, Origin.UNKNOWN, 3, (".text",))
+    planted = Input("readline.o", digest.of_bytes(b"gpl"), Origin.UNKNOWN, 3, (".text",))
     first, *rest = bundles.LINKS.files
     links = Links((Linked(first.name, (*first.inputs, planted)), *rest), bundles.LINKS.sources)
     verdict = the_verdict(contents(tmp_path, links), home)

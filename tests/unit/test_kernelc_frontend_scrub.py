@@ -63,6 +63,13 @@ def test_no_secret_is_left_wherever_it_was(tmp_path: Path) -> None:
     assert planted.found_in(data(scrubbed(model, planted.WORD))) == set()
 
 
+def test_secrets_are_planted_in_every_field_of_text_that_onnx_has(tmp_path: Path) -> None:
+    missing = planted.fields_of_text() - planted.fields_with_secrets(planted.everywhere(tiny(tmp_path)))
+
+    assert len(planted.fields_of_text()) > 40
+    assert missing == set()
+
+
 def test_models_that_differ_in_text_alone_become_one(tmp_path: Path) -> None:
     model = tiny(tmp_path)
     texts = planted.everywhere(model)

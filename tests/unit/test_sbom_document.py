@@ -108,6 +108,7 @@ def test_what_was_linked_in_comes_from_the_link_map(folder: Path) -> None:
     assert graph["file/libmedia_engine.so"] == [shared]
     assert graph[shared] == ["source/runtime/src/api.c"]
     assert properties(component(bill, shared)) == {
+        "kernel-farm:kept": digest.of_bytes(b"o"),
         "kernel-farm:kept-in-libmedia_engine.so": "1 bytes of .text",
         "kernel-farm:kept-in-media-run": "1 bytes of .text",
         "kernel-farm:origin": "sources",
@@ -180,7 +181,7 @@ def test_shuffled_links_files_and_tools_give_the_same_bytes(tmp_path: Path, seed
     draw = random.Random(seed)
     sources = [Source(f"runtime/src/{name}.c", digest.of_bytes(name.encode()), 1) for name in "abcdef"]
     inputs = [
-        Input(f"{name}.o", digest.of_bytes(name.encode()), 1, Origin.SOURCES, 1, (".text", ".data"), (source.name,))
+        Input(f"{name}.o", digest.of_bytes(name.encode()), Origin.SOURCES, 1, (".text", ".data"), (source.name,))
         for name, source in zip("abcdef", sources, strict=True)
     ]
     names = ["kernels.so", "libmedia_engine.so", "media-run"]
@@ -204,12 +205,12 @@ def planted(name: str, *inputs: Input, sources: tuple[Source, ...] = ()) -> Link
 
 
 def test_an_object_that_nobody_can_explain_is_said_to_be_of_unknown_origin(tmp_path: Path) -> None:
-    stranger = Input("libgpl.a(evil.o)", digest.of_bytes(b"evil"), 4, Origin.UNKNOWN, 4, (".text",))
+    stranger = Input("libgpl.a(evil.o)", digest.of_bytes(b"evil"), Origin.UNKNOWN, 4, (".text",))
     folder = bundles.compiled(tmp_path / "payload", TARGET, links=planted("media-run", stranger))
 
     bill = bill_of(folder)
 
-    ref = f"object/libgpl.a(evil.o)@{hashlib.sha256(b'evil').hexdigest()[:12]}"
+    ref = f"object/libgpl.a(evil.o)@{hashlib.sha256(b'evil').hexdigest()}"
     assert properties(component(bill, ref))["kernel-farm:origin"] == "unknown"
     assert ref in needs(bill)["file/media-run"]
     assert "licenses" not in component(bill, "file/media-run")  # of its parts one is not known
@@ -218,7 +219,7 @@ def test_an_object_that_nobody_can_explain_is_said_to_be_of_unknown_origin(tmp_p
 
 def test_sources_of_nobody_that_is_listed_have_no_licence(tmp_path: Path) -> None:
     source = Source("elsewhere/gpl.c", digest.of_bytes(b"gpl"), 3)
-    made = Input("gpl.o", digest.of_bytes(b"o2"), 2, Origin.SOURCES, 2, (".text",), (source.name,))
+    made = Input("gpl.o", digest.of_bytes(b"o2"), Origin.SOURCES, 2, (".text",), (source.name,))
     folder = bundles.compiled(tmp_path / "payload", TARGET, links=planted("media-run", made, sources=(source,)))
 
     bill = bill_of(folder)
@@ -231,7 +232,7 @@ def test_sources_of_nobody_that_is_listed_have_no_licence(tmp_path: Path) -> Non
 def test_a_stranger_has_no_version_of_ours(tmp_path: Path) -> None:
     sources = [Source(f"zig/lib/{name}", digest.of_bytes(b"x"), 3) for name in ("libc/musl/a.c", "std/mem.zig")]
     names = tuple(source.name for source in sources)
-    made = Input("x.o", digest.of_bytes(b"o2"), 2, Origin.SOURCES, 2, (".text",), names)
+    made = Input("x.o", digest.of_bytes(b"o2"), Origin.SOURCES, 2, (".text",), names)
     links = planted("media-run", made, sources=tuple(sources))
     bill = bill_of(bundles.compiled(tmp_path / "payload", TARGET, links=links))
 
@@ -246,7 +247,7 @@ def test_a_stranger_has_no_version_of_ours(tmp_path: Path) -> None:
 )
 def test_an_object_whose_origin_and_sources_do_not_fit_is_refused(origin: Origin, sources: tuple[str, ...]) -> None:
     with pytest.raises(FarmError) as caught:
-        Input("evil.o", digest.of_bytes(b"evil"), 4, origin, 4, (".text",), sources)
+        Input("evil.o", digest.of_bytes(b"evil"), origin, 4, (".text",), sources)
     assert caught.value.code is Code.SCHEMA_MISMATCH
 
 

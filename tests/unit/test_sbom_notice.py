@@ -12,7 +12,7 @@ from sbom.licence import expression
 
 def links(*names: str) -> Links:
     sources = tuple(Source(name, digest.of_bytes(name.encode()), 1) for name in names)
-    made = Input("a.o", digest.of_bytes(b"o"), 1, Origin.SOURCES, 1, (".text",), names)
+    made = Input("a.o", digest.of_bytes(b"o"), Origin.SOURCES, 1, (".text",), names)
     return Links((Linked("media-run", (made,)),), sources)
 
 

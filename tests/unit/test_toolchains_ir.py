@@ -53,3 +53,25 @@ def test_a_unit_without_a_check_or_with_one_of_another_form_is_refused(text: str
     with pytest.raises(FarmError) as caught:
         ir.replace_trap(text, "kf_cfi_fail")
     assert caught.value.code is Code.TOOL_OUTPUT
+
+
+HELPERS = """\
+@__divdi3 = weak_odr hidden alias i64 (i64, i64), ptr @rt.div
+@__divtf3 = weak_odr hidden alias void (ptr), ptr @rt.tf
+define private i64 @rt.div(i64 %0, i64 %1) unnamed_addr #0 {
+define private void @rt.tf(ptr %0) unnamed_addr #0 {
+declare void @llvm.trap() #1
+"""
+
+
+def test_a_library_without_what_nobody_calls() -> None:
+    assert ir.aliases(HELPERS) == {"__divdi3", "__divtf3"}
+    assert ir.with_aliases(HELPERS, {"__divdi3", "memcpy"}) == HELPERS.replace(HELPERS.splitlines(True)[1], "")
+    assert ir.with_aliases(HELPERS, ir.aliases(HELPERS)) == HELPERS
+
+
+def test_a_library_that_offers_a_function_itself_is_refused() -> None:
+    with pytest.raises(FarmError) as caught:
+        ir.aliases(HELPERS + "define hidden i64 @__moddi3(i64 %0) #0 {\n")
+    assert caught.value.code is Code.TOOL_OUTPUT
+    assert "__moddi3" in caught.value.why

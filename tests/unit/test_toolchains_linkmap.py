@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kernelfarm.errors import Code, FarmError
 from toolchains import linkmap
 
 MAP = """\
@@ -22,6 +25,19 @@ MAP = """\
             5000             5000       20     4         libgpl.a(evil.o):(.text.evil)
             5020             5020        8     4         a b:c.o:(.data)
             5028             5028        8     1 . = ALIGN ( 0x1000 )
+               0                0       3c     1 .riscv.attributes
+               0                0       3c     1         src-api.o:(.riscv.attributes)
+"""
+MAP_32 = """\
+     VMA      LMA     Size Align Out     In      Symbol
+     38c      38c       70     4 .ARM.exidx
+     38c      38c       70     4         <internal>:(.ARM.exidx)
+    1104     1104      170     1         src-api.o:(.rodata)
+    1104     1104      170     1                 media_code_name.names
+   10004    10004       24     4         helpers.o:(.text..Lcompiler_rt.arm.__aeabi_uldivmod)
+   10004    10004        0     1                 $a
+       0        0       3c     1         helpers.o:(.ARM.attributes)
+       0        0       3c     1         idle.o:(.ARM.attributes)
 """
 
 
@@ -34,3 +50,20 @@ def test_the_bytes_of_every_section_by_input() -> None:
         "libgpl.a(evil.o)": {".text.evil": 0x20},
         "a b:c.o": {".data": 8},
     }
+
+
+def test_the_map_of_a_32_bit_machine_has_narrower_columns() -> None:
+    assert linkmap.read(MAP_32) == {
+        "src-api.o": {".rodata": 0x170},
+        "helpers.o": {".text..Lcompiler_rt.arm.__aeabi_uldivmod": 0x24},
+        "idle.o": {},
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nothing\n", MAP.partition("\n")[2], MAP.partition("\n")[0]], ids=["empty", "other", "cut", "head"]
+)
+def test_a_map_that_cannot_be_read_is_not_one_of_an_empty_link(text: str) -> None:
+    with pytest.raises(FarmError) as caught:
+        linkmap.read(text)
+    assert caught.value.code is Code.TOOL_FAILED
