@@ -23,11 +23,13 @@ import sys
 import time
 from typing import Any
 
+_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
 _NOT_STARTED = 127
-_TIMED_OUT = 128 + signal.SIGKILL
+SIGNALLED = 128
+_TIMED_OUT = SIGNALLED + signal.SIGKILL
 LOST = 97
 
 
@@ -81,7 +83,7 @@ def _wait(child: int, wake: int, *, silence_s: float) -> int:
                 break
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+                return code if code >= 0 else SIGNALLED - code
 
 
 def _become(spec: dict[str, Any]) -> None:
@@ -94,6 +96,7 @@ def _become(spec: dict[str, Any]) -> None:
         os.umask(0o022)
         for name, value in sorted(spec["limits"].items()):
             resource.setrlimit(getattr(resource, name), (value, value))
+        _fix_addresses()
         if spec["filter"]:
             _load(base64.b64decode(spec["filter"]))
         os.execve(spec["argv"][0], spec["argv"], dict(os.environ))
@@ -101,6 +104,13 @@ def _become(spec: dict[str, Any]) -> None:
         os.write(2, f"the sandbox could not start {spec['argv'][0]}: {reason}\n".encode())
     finally:
         os._exit(_NOT_STARTED)
+
+
+def _fix_addresses() -> None:
+    """No address space randomisation for the program: a compiler that orders by pointers does so alike each time."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE)) == -1:
+        raise OSError(ctypes.get_errno(), "addresses could not be fixed (personality)")
 
 
 def _load(program: bytes) -> None:

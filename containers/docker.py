@@ -11,6 +11,7 @@ What a compile leaves behind when its worker is gone, by kill -9 or with its mac
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -26,7 +27,7 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 from docker.types import LogConfig, Mount, Ulimit
 
-from containers import _inside, result, runner, sealed, terminal
+from containers import _inside, result, runner, sealed, seccomp, terminal
 from containers.result import Accepted
 from containers.runner import Limits, OnProgress, Tag
 from containers.sealed import Image
@@ -149,7 +150,7 @@ def walls(limits: Limits) -> dict[str, Any]:
         "read_only": True,
         "tmpfs": {sealed.TEMPORARY: f"rw,exec,nosuid,nodev,size={limits.temporary},mode=1777"},
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges:true"],
+        "security_opt": ["no-new-privileges:true", f"seccomp={json.dumps(seccomp.profile())}"],
         "pids_limit": limits.processes,
         "mem_limit": limits.address_space,
         "memswap_limit": limits.address_space,
@@ -284,7 +285,9 @@ def _run(
         raise lost(reason) from reason
     if status == _inside.LOST and not timed_out:
         raise lost("the engine no longer brought the worker's signs of life into it")
-    return sealed.ended(status, timed_out=timed_out, max_rss_bytes=lines.peak), memory
+    if status > _inside.SIGNALLED and lines.peak is None and not timed_out and not memory:
+        raise lost(f"somebody on its machine ended the container with signal {status - _inside.SIGNALLED}")
+    return sealed.ended(status, timed_out=timed_out, max_rss_bytes=lines.peak or 0), memory
 
 
 def _converse(container: Any) -> int:

@@ -78,6 +78,7 @@ class ProcessRunner:
             wall_s=bounds.wall_s,
             address_space=bounds.address_space,
             file_size=bounds.file_size,
+            fixed_addresses=True,
             log_path=log_path,
             on_line=runner.line_reader(on_progress),
         )

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from containers import process, runner, seccomp
+from containers import _inside, process, runner, seccomp
 from containers.runner import Limits, OnProgress
 from kernelfarm import canonical, files
 from kernelfarm import objects as object_files
@@ -37,7 +37,6 @@ _BYTECODE = {"PYTHONPYCACHEPREFIX": BYTECODE, "PYTHONDONTWRITEBYTECODE": "1"}
 _BEYOND_S = 30
 """Seconds that the clock inside a sandbox runs longer than the runner's."""
 _OPEN_FILES = 4096
-_SIGNALLED = 128
 _SHELL = "/bin/sh"
 
 
@@ -118,29 +117,29 @@ def command(
         "-X",
         f"pycache_prefix={BYTECODE}",
         "-c",
-        _inside(),
+        _source(),
         json.dumps(spec, sort_keys=True),
     ]
 
 
 @cache
-def _inside() -> str:
-    return Path(__file__).with_name("_inside.py").read_text(encoding="utf-8")
+def _source() -> str:
+    return Path(_inside.__file__).read_text(encoding="utf-8")
 
 
 def ended(status: int, *, timed_out: bool, max_rss_bytes: int) -> ChildResult:
     """How a program ended whose sandbox ended with this status: 128 + N stands for signal N."""
-    if status > _SIGNALLED:
-        return ChildResult(None, status - _SIGNALLED, timed_out, max_rss_bytes)
+    if status > _inside.SIGNALLED:
+        return ChildResult(None, status - _inside.SIGNALLED, timed_out, max_rss_bytes)
     return ChildResult(status, None, timed_out, max_rss_bytes)
 
 
 class Lines:
-    """Takes the lines that a sandbox says: a compile's progress, and last what it took (`peak`, bytes; 0: not said)."""
+    """Takes the lines of a sandbox: a compile's progress, and last what it took (`peak`, bytes; None: not said)."""
 
     def __init__(self, on_progress: OnProgress | None) -> None:
         self._read = runner.line_reader(on_progress)
-        self.peak = 0
+        self.peak: int | None = None
 
     def __call__(self, line: str) -> None:
         peak = peak_of(line)

@@ -3,6 +3,9 @@
 A classic BPF program over `struct seccomp_data` (Linux, Documentation/userspace-api/seccomp_filter.rst): another
 architecture's calls kill the process, calls that are newer than this list do not exist, those listed are not permitted,
 and new namespaces, sockets other than Unix ones, and keystrokes for a terminal are not permitted either.
+
+Docker gets the same list as a profile in place of its own, which would not let `_inside.py` fix addresses
+(personality(2)); the filter that is loaded after that permits no personality either.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import platform
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernelfarm.errors import Code, FarmError
 
@@ -26,6 +30,7 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "chroot": (161, 51),
     "clock_adjtime": (305, 266),
     "clock_settime": (227, 112),
+    "create_module": (174, None),
     "delete_module": (176, 106),
     "fanotify_init": (300, 262),
     "finit_module": (313, 273),
@@ -33,6 +38,8 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "fsmount": (432, 432),
     "fsopen": (430, 430),
     "fspick": (433, 433),
+    "get_kernel_syms": (177, None),
+    "get_mempolicy": (239, 236),
     "init_module": (175, 105),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -62,6 +69,7 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
+    "query_module": (178, None),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
@@ -74,11 +82,13 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "settimeofday": (164, 170),
     "swapoff": (168, 225),
     "swapon": (167, 224),
+    "sysfs": (139, None),
     "syslog": (103, 116),
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
     "uselib": (134, None),
+    "ustat": (136, None),
     "vhangup": (153, 58),
     "vmsplice": (278, 75),
 }
@@ -96,6 +106,7 @@ C libraries fall back to clone."""
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the tables, and AUDIT_ARCH_* of linux/audit.h."""
+_PROFILE_NAMES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 _NAMESPACES = 0x7E020000
 """CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET."""
 _AF_UNIX = 1
@@ -122,11 +133,7 @@ def program(machine: str | None = None) -> bytes:
 
     Raises `FarmError` RUNNER_UNAVAILABLE for a machine without tables.
     """
-    name = machine or platform.machine()
-    if name not in _MACHINES:
-        why = f"the sandbox knows the system calls of {', '.join(sorted(_MACHINES))} only"
-        raise FarmError(Code.RUNNER_UNAVAILABLE, f"there is no sandbox for {name}", why, "Use --runner process.")
-    column, architecture = _MACHINES[name]
+    column, architecture = _MACHINES[_known(machine)]
     steps = [
         _Step(_LOAD, _ARCHITECTURE),
         _Step(_EQUAL, architecture, true=1),
@@ -146,6 +153,42 @@ def program(machine: str | None = None) -> bytes:
     steps += _when(CHECKED["ioctl"][column], 1, inputs)
     steps.append(_Step(_RETURN, _ALLOW))
     return b"".join(struct.pack("<HBBI", step.code, step.true, step.false, step.value) for step in steps)
+
+
+def profile(machine: str | None = None) -> dict[str, Any]:
+    """The list as a container engine's seccomp profile (OCI runtime specification, `linux.seccomp`, in moby's form).
+
+    What depends on an argument in a way that a profile cannot say (personality), and calls newer than the list, are
+    left to the filter of `program`. Raises as that does.
+    """
+    name = _known(machine)
+    column = _MACHINES[name][0]
+    refused = [call for call, numbers in sorted(REFUSED.items()) if numbers[column] is not None]
+    bits = [bit for bit in (1 << place for place in range(32)) if bit & _NAMESPACES]
+    rules = [
+        _rule(refused, errno.EPERM),
+        _rule(["clone3"], errno.ENOSYS),
+        *(_rule(["clone"], errno.EPERM, 0, bit, "SCMP_CMP_MASKED_EQ", bit) for bit in bits),
+        _rule(["socket"], errno.EAFNOSUPPORT, 0, _AF_UNIX, "SCMP_CMP_NE"),
+        *(_rule(["ioctl"], errno.EPERM, 1, value, "SCMP_CMP_EQ") for value in _TERMINAL_INPUT),
+    ]
+    return {"defaultAction": "SCMP_ACT_ALLOW", "architectures": [_PROFILE_NAMES[name]], "syscalls": rules}
+
+
+def _rule(
+    names: list[str], error: int, argument: int | None = None, value: int = 0, test: str = "", masked: int = 0
+) -> dict[str, Any]:
+    condition = {"index": argument, "value": value, "valueTwo": masked, "op": test}
+    args = [] if argument is None else [condition]
+    return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": error, "args": args}
+
+
+def _known(machine: str | None) -> str:
+    name = machine or platform.machine()
+    if name not in _MACHINES:
+        why = f"the sandbox knows the system calls of {', '.join(sorted(_MACHINES))} only"
+        raise FarmError(Code.RUNNER_UNAVAILABLE, f"there is no sandbox for {name}", why, "Use --runner process.")
+    return name
 
 
 def _unless(test: int, value: int, answer: int) -> list[_Step]:

@@ -27,7 +27,8 @@ class Config:
 
     `ledger`: a SQLite file or the address of a database. `lease_s`: seconds that a worker may be silent before another
     takes its run over. `max_losses`: workers that one run may wear out. `poll_s`: seconds between two looks at the
-    ledger while a build waits. `ci`: nobody looks on, so that what could not be tried counts as a failure.
+    ledger while a build waits; up to five times as many while nothing happens. `ci`: nobody looks on, so that what
+    could not be tried counts as a failure.
 
     `broker`: the address of the Redis that carries hints to workers; None: a build starts its own. `reconcile_s`:
     seconds between two looks for runs without a hint. `silence_s`: seconds that a compile may make no progress.

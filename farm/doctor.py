@@ -14,7 +14,7 @@ from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 
-from kernelfarm import files, paths
+from kernelfarm import child, files, paths
 from kernelfarm.errors import FarmError
 from kernelfarm.paths import Home
 
@@ -26,6 +26,8 @@ PYTHONS = ((3, 11), (3, 15))
 _MIB = 1 << 20
 _SPACE_NEEDED = 512 * _MIB
 _SPACE_WANTED = 4096 * _MIB
+_PROBE_S = 10.0
+_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^;,\s]+)")
 
 
@@ -59,6 +61,7 @@ def examine(home: Home | None = None, *, deep: bool = False) -> list[Finding]:
         "store": lambda: [store(place)],
         "ledger": lambda: [ledger(place)],
         "keys": lambda: keys(place.keys),
+        "addresses": lambda: [addresses()],
         "runners": lambda: runners(place),
         "broker": lambda: broker(os.environ.get("FARM_BROKER_URL")),
         "registry": lambda: registry(place, os.environ.get("FARM_REGISTRY")),
@@ -206,6 +209,19 @@ def runners(home: Home) -> list[Finding]:
         said = f"the runner that {known.VARIABLE} names cannot be used: {error.why or error.what}"
         return [*findings, Finding("runners", Level.MISSING, said, error.next_step)]
     return [*findings, Finding("runners", Level.OK, f"builds use the runner {chosen.runner.name}")]
+
+
+def addresses() -> Finding:
+    """Whether a compile in a bare process gets the same addresses each time, as in the sandboxes."""
+    probe = "from pathlib import Path; print(Path('/proc/self/personality').read_text())"
+    lines: list[str] = []
+    argv = [sys.executable, "-I", "-S", "-c", probe]
+    child.run_limited(argv, env={}, cwd=Path("/"), wall_s=_PROBE_S, fixed_addresses=True, on_line=lines.append)
+    if any(line and int(line, 16) & _ADDR_NO_RANDOMIZE for line in lines):
+        return Finding("addresses", Level.OK, "compiles get the same addresses each time")
+    said = "address space randomisation cannot be turned off here: a compiler that orders by pointers may differ"
+    advice = "Allow personality(2) in the seccomp profile of the container around the farm, or use a sealed runner."
+    return Finding("addresses", Level.NOTE, said, advice)
 
 
 def _version_of(runner: str) -> str:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 WORKER = (sys.executable, "-I", "-m", "farm.worker")
 ALONE = "no-cache"
 """Salt of a run that takes nothing from any cache, nor joins a run that may."""
+_SLOWER, _SLOWEST = 1.2, 5.0
+"""How the pause between two looks at the ledger grows while nothing happens, and up to how many times the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +180,20 @@ def _wait(
 ) -> list[Cell]:
     """Look at the runs until all are final, or none of them is wanted."""
     runs = farm.ledger.runs
+    pause = farm.settings.poll_s
     while True:
         rows = {row.id: row for row in runs.select(crew.runs)}
         seen = [_seen(cell, rows[cell.run.id], crew.trouble) if cell.run is not None else cell for cell in cells]
+        pause = min(pause * _SLOWER, farm.settings.poll_s * _SLOWEST)
         if seen != cells:
             cells = seen
+            pause = farm.settings.poll_s
             on_change(cells)
         statuses = [row.status for row in rows.values()]
         if all(status.state.final for status in statuses) or not wanted():
             return cells
         crew.tend(statuses, runs.now())
-        time.sleep(farm.settings.poll_s)
+        time.sleep(pause)
 
 
 def _seen(cell: Cell, run: RunRow, trouble: str) -> Cell:

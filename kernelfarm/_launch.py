@@ -7,8 +7,8 @@ the end, whatever the reason, kills all of them: nothing outlives a run. Standar
 else.
 
 SPEC is JSON: argv and env (strings of Latin-1, one character per byte), limits ({resource name: number}), umask,
-parent (its process id), report (a descriptor). The report is one JSON line: {"status", "signal", "max_rss_bytes"} or
-{"errno", "error"}.
+fixed_addresses, parent (its process id), report (a descriptor). The report is one JSON line: {"status", "signal",
+"max_rss_bytes"} or {"errno", "error"}.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 _NOT_STARTED = 127
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
@@ -74,6 +75,9 @@ def _become(spec: dict[str, Any], launcher: int, failure: int) -> None:
         argv = [text.encode("latin-1") for text in spec["argv"]]
         env = {key.encode("latin-1"): value.encode("latin-1") for key, value in spec["env"].items()}
         os.umask(spec["umask"])
+        if spec["fixed_addresses"]:
+            # A container around the farm may refuse it (Docker's own profile does); `farm doctor` tells.
+            ctypes.CDLL(None).personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         for name, value in sorted(spec["limits"].items()):
             _limit(getattr(resource, name), value)

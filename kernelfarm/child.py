@@ -67,6 +67,7 @@ def run_limited(
     on_line: Callable[[str], None] | None = None,
     log_limit: int = LOG_LIMIT,
     umask: int = 0o022,
+    fixed_addresses: bool = False,
     on_look: Callable[[int], None] | None = None,
     look_s: float = 0.25,
 ) -> ChildResult:
@@ -76,13 +77,15 @@ def run_limited(
     bytes for each file written, `wall_s` seconds of real time for all. No core is dumped. `on_line` is called in this
     thread with each line of standard output, without its end (a slow one holds the child up). `log_path` is made anew
     and gets both standard output and error, up to `log_limit` bytes. `on_look` is called every `look_s` seconds with
-    the launcher's process id: all of the program's processes descend from it.
+    the launcher's process id: all of the program's processes descend from it. `fixed_addresses` gives them no address
+    space randomisation (personality(2)) where the system lets us: what orders by pointers does so alike each time.
 
     Raises `FarmError` CHILD_NOT_STARTED, or a coded ENVIRONMENT error of the log; what `on_line` and `on_look` raise
     goes through. In each case the program and its descendants are gone before.
     """
     limits = {"RLIMIT_CPU": cpu_s, "RLIMIT_AS": address_space, "RLIMIT_FSIZE": file_size, "RLIMIT_CORE": 0}
     spec = _spec(argv, env, {name: value for name, value in limits.items() if value is not None}, umask)
+    spec["fixed_addresses"] = fixed_addresses
     with LogFile(log_path, log_limit) as log, _launched(spec, cwd) as running:
         pump = _Pump(running, log, on_line, wall_s)
         if on_look is not None:

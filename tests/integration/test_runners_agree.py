@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from farm.ledger.ledger import opened
+from farm.ledger.rules import Outcome
 from kernelfarm.errors import Code
 from kernelfarm.paths import Home
 from tests.support import farms, graphs
@@ -119,6 +121,18 @@ def test_a_build_outlives_a_worker_that_is_killed(farm: Product, tmp_path: Path,
         _out, err = building.communicate(timeout=300)
         assert building.returncode == 0, err
     assert docker_engine.containers() == []
+
+
+def test_a_container_that_somebody_kills_is_lost_and_run_again(
+    farm: Product, tmp_path: Path, docker_engine: DockerEngine
+) -> None:
+    words = ("-t", "x86-64-v3", *SHAPE, "--runner", "docker", "--out", tmp_path / "out")
+    with farm.started("build", tmp_path / "tiny.onnx", *words) as building:
+        farms.eventually(lambda: docker_engine.kill_containers() == 1, within_s=60.0)
+        _out, err = building.communicate(timeout=300)
+        assert building.returncode == 0, err
+    with opened(farm.home / "ledger.sqlite3") as ledger:
+        assert [item.outcome for item in ledger.runs.attempts(1)] == [Outcome.LOST, Outcome.DONE]
 
 
 def worker_of(build: int) -> int:

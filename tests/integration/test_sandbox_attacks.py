@@ -156,6 +156,19 @@ def test_there_is_no_way_to_privileges_or_namespaces(sandbox: Sandbox) -> None:
     assert (user, group, host) == (65534, 65534, "builder")
 
 
+def test_addresses_are_fixed_and_stay_so(sandbox: Sandbox) -> None:
+    """A compiler's back end may order by pointers: address space randomisation would then decide bytes."""
+    script = """
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        back = libc.personality(ctypes.c_ulong(0x0008)), errno.errorcode.get(ctypes.get_errno())
+        print(json.dumps([id(object), open("/proc/self/personality").read(), back]))
+        """
+    found = [sandbox.answers(script) for _ in range(3)]
+    assert {(kind, tuple(back)) for _place, kind, back in found} == {("00040000\n", (-1, "EPERM"))}
+    assert len({place for place, _kind, _back in found}) == 1
+
+
 def test_a_fork_bomb_ends_with_its_sandbox(sandbox: Sandbox) -> None:
     found = sandbox.answers(
         """
@@ -207,9 +220,11 @@ def test_many_files_of_an_allowed_size_are_stopped(sandbox: Sandbox) -> None:
         with open(f"out/{number}", "wb") as stream:
             stream.write(bytes(8 << 20))
     """
-    began = time.monotonic()
-    assert sandbox.refused(script).code is Code.CHILD_OUTPUT
-    assert time.monotonic() - began < 20
+    counts: list[int] = []
+    _log, error = sandbox.attack(script, look=lambda scratch: counts.append(len(list((scratch / "out").iterdir()))))
+    assert error is not None
+    assert error.code is Code.CHILD_OUTPUT
+    assert max(counts, default=0) < 10_000
 
 
 def test_a_flood_of_names_is_stopped(sandbox: Sandbox) -> None:
@@ -249,11 +264,9 @@ def test_memory_of_all_processes_together_is_bounded(sandbox: Sandbox) -> None:
             break
     held = bytearray(200 << 20)
     held[::4096] = bytes(len(held[::4096]))
-    time.sleep(20)
+    time.sleep(500)
     """
-    began = time.monotonic()
     assert sandbox.refused(script).code is Code.CHILD_MEMORY
-    assert time.monotonic() - began < 15
 
 
 def test_time_is_bounded_also_for_a_program_that_ignores_signals(sandbox: Sandbox) -> None:
@@ -263,11 +276,11 @@ def test_time_is_bounded_also_for_a_program_that_ignores_signals(sandbox: Sandbo
         signal.signal(number, signal.SIG_IGN)
     if os.fork() == 0:
         os.setsid()
-    time.sleep(60)
+    time.sleep(500)
     """
     began = time.monotonic()
     assert sandbox.refused(script, limits=replace(SMALL, wall_s=1.0)).code is Code.CHILD_TIMEOUT
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 400  # it did not sleep to its end
 
 
 def test_a_log_of_1_gb_is_cut(sandbox: Sandbox) -> None:

@@ -5,6 +5,7 @@ from tests.support.docker_engine import docker_engine  # a fixture: one engine f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -87,6 +88,14 @@ class DockerEngine:
             ]
         finally:
             client.close()
+
+    def kill_containers(self) -> int:
+        """SIGKILL for what runs in the containers, from outside; how many there were."""
+        with contextlib.closing(self.client()) as client:
+            found = client.containers.list(ignore_removed=True)
+            for container in found:
+                container.kill()
+            return len(found)
 
     def _answers(self) -> bool:
         assert self._process is not None

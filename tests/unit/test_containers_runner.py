@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from containers import docker, runner, sealed
+from containers import docker, runner, sealed, seccomp
 from containers.runner import Limits
 from kernelfarm.child import ChildResult
 from kernelfarm.errors import Code, FarmError
@@ -70,13 +71,12 @@ def test_only_the_sandboxs_own_line_gives_a_peak(line: str, peak: int | None) ->
 
 def test_the_walls_of_a_container_are_these() -> None:
     walls = docker.walls(Limits(cores=3))
-    plain = {key: value for key, value in walls.items() if key not in ("log_config", "ulimits")}
+    plain = {key: value for key, value in walls.items() if key not in ("log_config", "security_opt", "ulimits")}
     assert plain == {
         "network_mode": "none",
         "read_only": True,
         "tmpfs": {"/tmp": "rw,exec,nosuid,nodev,size=2147483648,mode=1777"},
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges:true"],
         "pids_limit": 256,
         "mem_limit": 8 << 30,
         "memswap_limit": 8 << 30,
@@ -86,6 +86,9 @@ def test_the_walls_of_a_container_are_these() -> None:
         "working_dir": "/",
     }
     assert walls["log_config"]["Type"] == "none"
+    privileges, profile = walls["security_opt"]
+    assert privileges == "no-new-privileges:true"
+    assert json.loads(profile.removeprefix("seccomp=")) == seccomp.profile()
     assert {limit["Name"]: limit["Hard"] for limit in walls["ulimits"]} == {"core": 0, "cpu": 1801, "fsize": 4 << 30}
 
 

@@ -82,6 +82,24 @@ def test_calls_that_depend_on_an_argument(machine: str) -> None:
     assert [answer(machine, known["personality"], what) for what in (0, 0xFFFFFFFF, 8)] == [ALLOWED, ALLOWED, "EPERM"]
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_an_engine_gets_the_same_list(machine: str) -> None:
+    rules = seccomp.profile(machine)["syscalls"]
+    column = list(MACHINES).index(machine)
+    plain = {name: rule["errnoRet"] for rule in rules if not rule["args"] for name in rule["names"]}
+    listed = {name for name, numbers in seccomp.REFUSED.items() if numbers[column] is not None}
+    assert plain == {**dict.fromkeys(listed, errno.EPERM), "clone3": errno.ENOSYS}
+    known = table(machine)
+    for rule in rules:
+        for met in rule["args"]:
+            value = met["value"] + (met["op"] == "SCMP_CMP_NE")
+            arguments = [0] * met["index"] + [value]
+            for name in rule["names"]:
+                assert answer(machine, known[name], *arguments) == errno.errorcode[rule["errnoRet"]], rule
+    conditions = {name for rule in rules if rule["args"] for name in rule["names"]}
+    assert conditions == set(seccomp.CHECKED) - {"clone3", "personality"}
+
+
 def test_calls_of_another_architecture_kill() -> None:
     i386, x32 = 0x40000003, 0x40000000
     assert answer("x86_64", 20, architecture=i386) == KILLED

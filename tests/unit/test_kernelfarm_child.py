@@ -285,3 +285,13 @@ def test_a_look_that_raises_ends_the_program(tmp_path: Path) -> None:
         child.run_limited(argv, env={}, cwd=tmp_path, on_look=look, look_s=0.05)
     assert time.monotonic() - began < 30
     assert looked[0] == looked[1]
+
+
+def test_addresses_are_fixed_where_that_is_asked_for(tmp_path: Path) -> None:
+    script = "print(id(object), open('/proc/self/personality').read())"
+    met: dict[bool, list[str]] = {False: [], True: []}
+    for fixed in (False, True, False, True, False, True):
+        assert run(tmp_path, script, on_line=met[fixed].append, fixed_addresses=fixed).ok
+    assert [line.split()[1] for line in met[True] if line] == ["00040000"] * 3
+    assert len(set(filter(None, met[True]))) == 1
+    assert len(set(filter(None, met[False]))) > 1
