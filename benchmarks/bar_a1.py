@@ -22,7 +22,7 @@ from farm import config, processor, rebuild
 from farm.surroundings import ALL, Variation
 from tests.support import flips, models, product
 from tests.support.product import TARGETS, Built
-from toolchains import disasm, target
+from toolchains import gate, target
 
 STATE = models.ROOT / "build" / "bar" / "A1"
 REPEATS = 5
@@ -107,7 +107,7 @@ def vectors(built: Built) -> Iterator[Line]:
     inspected = built.product.must("inspect", built.bundle)["targets"]
     for name in TARGETS:
         blob = inspected[name]["files"]["kernels.so"]["digest"].removeprefix("sha256:")
-        found = disasm.scan(built.bundle / "blobs" / "sha256" / blob, target.load(name).machine)
+        found = gate.inspect(built.bundle / "blobs" / "sha256" / blob).code
         used = {use.register_class: use.instructions for use in found.vectors}
         wanted = target.load(name).vector.register_class
         count = used.get(wanted, 0)

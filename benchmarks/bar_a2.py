@@ -31,7 +31,7 @@ from farm.surroundings import ALL, Variation
 from kernelfarm.errors import FarmError
 from tests.support import models, photos
 from tests.support.product import Product
-from toolchains import disasm, target
+from toolchains import gate, target
 from toolchains.emulator import Kind
 
 STATE = bar.FOLDER / "A2"
@@ -105,11 +105,11 @@ def numerics(bench: Bench) -> Iterator[Line]:
 
 
 def pictures(bench: Bench) -> Iterator[Line]:
-    """The same on an image such as a camera or a scanner makes, on the targets of this processor."""
+    """The same on a photograph or a scanned page, on the targets of this processor."""
     for name in MODELS:
         bundle, targets = bench.bundle(name)
         height, width = (int(size) for size in models.small_shape(name).split("x")[2:])
-        scene, page = photos.scene(1, height, width), (photos.page(1, height, width) / 255 - 0.5) / 0.5
+        scene, page = photos.scene(0, height, width), (photos.page(0, height, width) / 255 - 0.5) / 0.5
         np.save(STATE / f"{name}.npy", np.asarray(scene if name == "face-detection" else page, np.float32))
         for one in targets:
             if processor.missing_features(target.load(one)):
@@ -213,7 +213,7 @@ def vectors(bench: Bench) -> Iterator[Line]:
         wanted = target.load(one).vector.register_class
         blob = inspected[one]["files"]["kernels.so"]["digest"].removeprefix("sha256:")
         kernels = bundle / "blobs" / "sha256" / blob
-        used = {use.register_class: use.instructions for use in disasm.scan(kernels, target.load(one).machine).vectors}
+        used = {use.register_class: use.instructions for use in gate.inspect(kernels).code.vectors}
         figure = str(used.get(wanted, 0)) if wanted else "no vector unit"
         holds = not wanted or used.get(wanted, 0) > 0
         yield Line(f"{wanted or 'vector'} instructions for {one}", figure, "> 0", holds, used)

@@ -1,22 +1,25 @@
 """What the instructions of a linked file say: llvm-objdump read line by line.
 
-The pinned wheel's knows three of the machines; for the others it is that of Debian's llvm-19 (`make tools`), in exactly
-the version named here, because what it counts goes into payloads.
+It sees the code alone (`toolchains.bare`), never what the file says of itself. The pinned wheel's knows three of the
+machines; for the others it is that of Debian's llvm-19 (`make tools`), in exactly the version named here, because what
+it counts goes into payloads.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
-from toolchains import emulator, flow, reach
+from toolchains import bare, emulator, flow, reach
 from toolchains.instructions import CLASSES, READERS, Reader
+from toolchains.loops import Run, arithmetic
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
 from toolchains.target import Target
@@ -57,6 +60,8 @@ class CodeFacts:
     """One instruction of every form (mnemonic and kinds of operands) with its address."""
     addresses: tuple[int, ...] = ()
     """Where the instructions start."""
+    loops: tuple[Run, ...] = ()
+    """Floating-point arithmetic that may run more than once in one call."""
 
 
 @cache
@@ -110,38 +115,34 @@ def _version(path: Path) -> str:
 
 
 def scan(
-    path: Path,
+    code: Sequence[tuple[int, bytes]],
     machine: str,
     target: Target | None = None,
     *,
     skip: Iterable[int] = (),
     entries: Iterable[int] | None = None,
 ) -> CodeFacts:
-    """Disassembles a file of a machine; with a `target`, what is not in its CPU and features does not decode.
+    """Disassembles code of a machine, given as (address, bytes); with a `target`, only what its CPU has is decoded, and
+    loops are not looked for.
 
     `skip` are addresses of words in the code that are no instructions, `entries` as for `parse`. Raises `FarmError`
-    TOOL_FAILED for a file that is none, TOOL_MISSING and TOOL_CHANGED for a machine without its disassembler.
+    TOOL_FAILED, TOOL_MISSING and TOOL_CHANGED for a machine without its disassembler.
     """
-    argv = [str(objdump_path(machine)), "--disassemble", "--no-show-raw-insn", "--no-leading-headers"]
-    argv += MACHINES[machine].objdump if target is None else _of_target(target)
-    text = run_tool(
-        [*argv, path.name],
-        cwd=path.parent,
-        extra_env=emulator.libraries(),
-        what=f"disassembling {path.name}",
-    )
-    return parse(text, machine, skip, entries)
+    if target is None:
+        return parse(_text(code, machine, MACHINES[machine].objdump), machine, skip, entries)
+    return parse(_text(code, machine, _of_target(target)), machine, skip, entries, loops=False)
 
 
-def baseline_text(path: Path, machine: str) -> str:
-    """llvm-objdump's text of a file with the features of the machine's oldest supported CPU alone; raises as `scan`."""
-    argv = [str(objdump_path(machine)), "--disassemble", "--no-show-raw-insn", "--no-leading-headers"]
-    return run_tool(
-        [*argv, *MACHINES[machine].baseline_objdump, path.name],
-        cwd=path.parent,
-        extra_env=emulator.libraries(),
-        what=f"disassembling {path.name}",
-    )
+def baseline_lines(code: Sequence[tuple[int, bytes]], machine: str) -> dict[int, str]:
+    """`lines` of code, with the features of the machine's oldest supported CPU alone; raises as `scan`."""
+    return lines(_text(code, machine, MACHINES[machine].baseline_objdump))
+
+
+def _text(code: Sequence[tuple[int, bytes]], machine: str, flags: Sequence[str]) -> str:
+    argv = [str(objdump_path(machine)), "--disassemble", "--no-show-raw-insn", "--no-leading-headers", *flags]
+    with tempfile.TemporaryDirectory(prefix="kf-code-") as made:
+        (Path(made) / "code").write_bytes(bare.wrap(code, machine))
+        return run_tool([*argv, "code"], cwd=Path(made), extra_env=emulator.libraries(), what="disassembling code")
 
 
 def lines(text: str) -> dict[int, str]:
@@ -155,7 +156,9 @@ def _of_target(target: Target) -> list[str]:
     return [f"--mcpu={target.cpu.name}", *([f"--mattr={features}"] if features else [])]
 
 
-def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[int] | None = None) -> CodeFacts:
+def parse(
+    text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[int] | None = None, *, loops: bool = True
+) -> CodeFacts:
     """Facts of llvm-objdump's output.
 
     With `entries`, on a machine with constants among its code, only what control flow reaches from them counts.
@@ -167,9 +170,10 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
         reached = reach.reached(found, entries)
         missing = reached - found.keys()
         found = {at: instruction for at, instruction in found.items() if at in reached}
-    widest = Counter[str]()
-    indirect, undecoded, forms = [], [*missing], dict[str, tuple[str, int]]()
-    landed = flow.landings(found, entries or ()) if machine == "riscv64" else frozenset[int]()
+    loops = loops and bool(CLASSES[machine])
+    steps = flow.steps(flow.units(found, machine), machine) if loops or machine == "riscv64" else {}
+    landed = flow.landings(steps, entries or ()) if machine == "riscv64" else frozenset[int]()
+    widths, indirect, undecoded, forms = dict[int, str](), [], [*missing], dict[str, tuple[str, int]]()
     for address, instruction in found.items():
         if "<unknown>" in instruction:
             undecoded.append(address)
@@ -180,11 +184,19 @@ def parse(text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[i
             indirect.append(Branch(address, instruction))
         reader.step(instruction)
         if used := reader.width(instruction):
-            widest[used] += 1
+            widths[address] = used
         forms.setdefault(form(instruction), (instruction, address))
-    vectors = tuple(VectorUse(name, widest[name]) for name in CLASSES[machine] if widest[name])
+    widest = Counter(widths.values())
     listed = tuple(value for _, value in sorted(forms.items()))
-    return CodeFacts(len(found), tuple(indirect), vectors, tuple(sorted(undecoded)), listed, tuple(found))
+    return CodeFacts(
+        len(found),
+        tuple(indirect),
+        tuple(VectorUse(name, widest[name]) for name in CLASSES[machine] if widest[name]),
+        tuple(sorted(undecoded)),
+        listed,
+        tuple(found),
+        arithmetic(found, widths, steps, entries or (), machine) if loops else (),
+    )
 
 
 def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -21,6 +21,7 @@ from kernelfarm import digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from toolchains.machines import MACHINES, Machine
+from toolchains.traces import traces
 
 TILE_TYPE = 1774936839
 """KCFI id of void(void*, int64_t, int64_t) with normalised integers, the same on every target."""
@@ -44,9 +45,6 @@ _MALFORMED = (  # what pyelftools raises where a file is not what it says
     TypeError,
     ValueError,
 )
-_PATH = re.compile(rb"/(?:[\w.+@-]{2,}/)+[\w.+@-]{3,}")
-_SOURCE = re.compile(rb"[\w.+-]{2,}\.(?:c|h|zig|o)\b|site-packages")
-_SHORTEST_PATH = 10  # shorter ones would be met by chance among numbers
 _FLAGS_NOW, _FLAGS_1_NOW, _FLAGS_TEXTREL = 8, 1, 4
 
 
@@ -104,9 +102,8 @@ class Elf:
     named_code: int
     """Symbols inside code: a disassembler begins anew at each, or takes what follows for data."""
     notes: tuple[str, ...]
-    paths: tuple[str, ...]
-    sources: tuple[str, ...] = ()
-    """Names of source and object files, and of a builder's folders, outside of the code."""
+    traces: tuple[str, ...]
+    """What names a builder, outside of the code (`toolchains.traces`)."""
     named: tuple[tuple[str, int], ...] = ()
     """(name, address) of what is exported."""
     entered: tuple[int, ...] = ()
@@ -183,8 +180,7 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         uncovered_code=_uncovered(data, segments, file),
         named_code=_named_code(file, segments),
         notes=_notes(file),
-        paths=_paths(outside),
-        sources=tuple(sorted({match[0].decode("latin-1") for match in _SOURCE.finditer(outside)})),
+        traces=traces(outside, _sections(data, file)),
         named=tuple(sorted(exported.items())),
         entered=tuple(sorted(at for at in pointers if any("x" in s.access and s.covers(at) for s in segments))),
         fixed=file.header["e_type"] != "ET_DYN",
@@ -218,6 +214,12 @@ def _named_code(file: Any, segments: Iterable[Segment]) -> int:
         if isinstance(section, SymbolTableSection)
         for symbol in section.iter_symbols()
     )
+
+
+def _sections(data: bytes, file: Any) -> list[tuple[str, bytes]]:
+    """(name, bytes as they lie in the file) of every section that has any."""
+    held = [section for section in file.iter_sections() if section["sh_type"] != "SHT_NOBITS"]
+    return [(s.name, data[s["sh_offset"] : s["sh_offset"] + s["sh_size"]]) for s in held]
 
 
 def _segment(segment: Any) -> Segment:
@@ -269,6 +271,11 @@ def content(data: bytes, segments: Iterable[Segment], address: int, size: int) -
     raise ValueError(f"{size} bytes at {address:#x} are outside the file")
 
 
+def code(data: bytes, segments: Iterable[Segment]) -> list[tuple[int, bytes]]:
+    """(address, bytes) of what a loader makes executable, whatever the sections say."""
+    return [(s.address, data[s.offset : s.offset + s.file_size]) for s in segments if "x" in s.access]
+
+
 def _entries(
     data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int], table: int, machine: Machine
 ) -> tuple[Entry, ...]:
@@ -292,15 +299,9 @@ def _entry(data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int]
     return Entry(name_hash, type_id, address, stored, lands)
 
 
-def _code(data: bytes, segments: Iterable[Segment]) -> Iterator[tuple[int, bytes]]:
-    for segment in segments:
-        if "x" in segment.access:
-            yield segment.address, data[segment.offset : segment.offset + segment.file_size]
-
-
 def _stray_ids(data: bytes, segments: Iterable[Segment], wanted: set[int]) -> tuple[int, ...]:
     pattern = re.compile(re.escape(struct.pack("<I", TILE_TYPE)))
-    found = {address + match.start() for address, code in _code(data, segments) for match in pattern.finditer(code)}
+    found = {address + match.start() for address, code in code(data, segments) for match in pattern.finditer(code)}
     return tuple(sorted(found - wanted))
 
 
@@ -310,7 +311,7 @@ def _uncovered(data: bytes, segments: Iterable[Segment], file: Any) -> int:
         if section["sh_flags"] & 4 and section["sh_type"] == "SHT_PROGBITS":  # SHF_EXECINSTR
             start, size = section["sh_offset"], section["sh_size"]
             seen[start : start + size] = bytes(len(seen[start : start + size]))
-    return sum(len(code) - code.count(0) for _, code in _code(bytes(seen), segments))
+    return sum(len(code) - code.count(0) for _, code in code(bytes(seen), segments))
 
 
 def _outside_code(data: bytes, segments: Iterable[Segment], table: int | None) -> bytes:
@@ -325,12 +326,6 @@ def _outside_code(data: bytes, segments: Iterable[Segment], table: int | None) -
             place = slice(start + head[12], min(start + head[12] + head[13], len(kept)))
             kept[place] = bytes(len(kept[place]))
     return bytes(kept)
-
-
-def _paths(data: bytes) -> tuple[str, ...]:
-    found = {match[0].decode("latin-1") for match in _PATH.finditer(data) if len(match[0]) >= _SHORTEST_PATH}
-    found = {path for path in found if not path.startswith("/proc/self/")}  # of the running system, not of a builder
-    return tuple(sorted(found))
 
 
 _NOTE_BITS = {

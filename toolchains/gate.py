@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,17 @@ from typing import Any, ClassVar
 
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError
-from toolchains import assembler, disasm, elf, x86
+from toolchains import assembler, disasm, elf, system_calls, x86
 from toolchains.disasm import CodeFacts
 from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
+from toolchains.instructions import CLASSES
 from toolchains.machines import MACHINES
 from toolchains.properties import ProductProperty, Property
 from toolchains.target import Target
 
 _PAGE = 65536
+_UNDIVIDED = 32
+"""Bytes of the widest registers of which every block fills a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,8 @@ def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
     words = [entry.address - 4 for entry in facts.entries if entry.stored_id == TILE_TYPE]
     data = path.read_bytes()
     words += [at for word in words for at in elf.padding(data, facts, word)]
-    return disasm.scan(path, facts.machine, target, skip=words, entries=[entry.address for entry in facts.entries])
+    code, entries = elf.code(data, facts.segments), [entry.address for entry in facts.entries]
+    return disasm.scan(code, facts.machine, target, skip=words, entries=entries)
 
 
 def check(wanted: Property, target: Target, facts: Facts) -> Finding:
@@ -283,6 +288,7 @@ def _feature_set(target: Target, facts: Facts) -> Finding:
         return Finding(Property.FEATURE_SET, False, f"not decoded with the features of {target.name}")
     code = _scan(facts.path, facts.elf, target)
     faults = [(at, f"the bytes at {at:#x} are no instruction of {target.cpu.name}") for at in code.undecoded]
+    faults += system_calls.refused(system_calls.KERNELS[target.machine], code.forms)
     if target.machine in _MORE_FEATURES:
         faults += _MORE_FEATURES[target.machine](target, code, facts)
     evidence = f"{len(code.forms)} forms in {code.instructions} instructions"
@@ -290,10 +296,34 @@ def _feature_set(target: Target, facts: Facts) -> Finding:
 
 
 def _full_width(target: Target, facts: Facts) -> Finding:
-    wanted = target.vector.register_class
-    uses = {use.register_class: use.instructions for use in facts.code.vectors}
-    shown = ", ".join(f"{name} {count}" for name, count in uses.items()) or "no vector instruction"
-    return _plain(Property.FULL_WIDTH, wanted in uses, shown, f"no instruction uses {wanted}: {shown}")
+    """Some instruction uses the widest registers, and in loops floating-point arithmetic fills whole registers.
+
+    A straight run of instructions, which runs as a whole, may compute on less only if it computes as many numbers in
+    whole registers: no branch that never runs speaks for it. The compiler does so where it adds up the lanes of one
+    register; it does that in outer loops too, where nothing else need stand beside it. It makes no loop of its own for
+    the rest of a row, one number at a time, since tensors have their channels in blocks of whole registers.
+    """
+    wanted, uses = target.vector.register_class, facts.code.vectors
+    shown = ", ".join(f"{use.register_class} {use.instructions}" for use in uses) or "no vector instruction"
+    if wanted not in {use.register_class for use in uses}:
+        return Finding(Property.FULL_WIDTH, False, f"no instruction uses {wanted}: {shown}")
+    enough, counts, faults = _whole(target), Counter[str](), []
+    for run in facts.code.loops:
+        counts.update({use.register_class: use.instructions for use in run.uses})
+        narrow = [use for use in run.uses if use.register_class not in enough]
+        whole = sum(use.instructions for use in run.uses if use.register_class in enough)
+        lanes = (whole if run.innermost else whole + 1) * target.vector.f32_lanes
+        if sum(use.instructions for use in narrow) > lanes:
+            first = min(narrow, key=lambda use: use.address)
+            faults.append((first.address, f"{first.text} at {first.address:#x}, in a loop, does not fill {wanted}"))
+    looped = ", ".join(f"{name} {counts[name]}" for name in CLASSES[target.machine] if counts[name])
+    return _first(Property.FULL_WIDTH, faults, facts, f"{shown}; arithmetic of loops: {looped or 'none'}")
+
+
+def _whole(target: Target) -> tuple[str, ...]:
+    """Classes of a whole register. Those of 64 bytes are also used by halves, for the rest of eight channels."""
+    classes, wanted = CLASSES[target.machine], target.vector.register_class
+    return classes[classes.index(wanted) - (target.vector.bytes > _UNDIVIDED) :]
 
 
 _CHECKS: Mapping[Property, Callable[[Target, Facts], Finding]] = {
@@ -320,6 +350,6 @@ _CHECKS: Mapping[Property, Callable[[Target, Facts], Finding]] = {
     Property.FEATURE_SET: _feature_set,
     Property.FULL_WIDTH: _full_width,
     Property.NO_BUILD_PATH: lambda _, f: _plain(
-        Property.NO_BUILD_PATH, not f.elf.paths, "none", f"holds {', '.join(f.elf.paths)}"
+        Property.NO_BUILD_PATH, not f.elf.traces, "none", f"holds {', '.join(f.elf.traces)}"
     ),
 }

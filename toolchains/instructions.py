@@ -78,7 +78,7 @@ def _classes(*pairs: tuple[str, str]) -> tuple[tuple[str, re.Pattern[str]], ...]
 
 
 _X86 = (
-    re.compile(r"\b(jmp|call|lcall|ljmp)[wlq]?\s+\*"),
+    re.compile(r"\b(jmp|call|lcall|ljmp)[wlq]?\s+\*|\b(lret|iret|sysret|sysexit|uiret)[wlq]?\b"),
     _classes(("zmm", r"%zmm\d"), ("ymm", r"%ymm\d"), ("xmm", r"%xmm\d")),
 )
 _AARCH64 = (

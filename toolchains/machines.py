@@ -11,7 +11,8 @@ from types import MappingProxyType
 class Machine:
     """How one instruction set is named, compiled, linked and recognised.
 
-    `bits` is the width of a pointer, `elf_machine` e_machine, `relative` the number of its RELATIVE relocation, `rela`
+    `bits` is the width of a pointer, `elf_machine` e_machine, `elf_flags` e_flags
+    of code that claims nothing beyond its target, `relative` the number of its RELATIVE relocation, `rela`
     whether relocations carry their addend. `landing_pads` are the instructions that an indirect target may start with
     (none: the machine has no such thing), `notes` the names of the property note's bits for the forward and the return
     edge. `codegen` are flags of every unit, `compile` of C units, `baseline` of those for the oldest
@@ -26,6 +27,7 @@ class Machine:
 
     bits: int
     elf_machine: int
+    elf_flags: int
     relative: int
     rela: bool
     landing_pads: tuple[bytes, ...]
@@ -55,6 +57,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
         "aarch64": Machine(
             bits=64,
             elf_machine=183,
+            elf_flags=0,
             relative=1027,
             rela=True,
             landing_pads=(b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"),  # bti c; paciasp, which is one too
@@ -77,6 +80,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
         "armv7": Machine(
             bits=32,
             elf_machine=40,
+            elf_flags=0x05000000,  # EABI 5
             relative=23,
             rela=False,
             landing_pads=(),
@@ -102,6 +106,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
         "hexagon": Machine(
             bits=32,
             elf_machine=164,
+            elf_flags=0x67,  # v67, or the disassembler knows other versions too
             relative=35,
             rela=True,
             landing_pads=(),
@@ -125,6 +130,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
         "riscv64": Machine(
             bits=64,
             elf_machine=243,
+            elf_flags=0,
             relative=3,
             rela=True,
             landing_pads=(),
@@ -149,6 +155,7 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
         "x86-64": Machine(
             bits=64,
             elf_machine=62,
+            elf_flags=0,
             relative=8,
             rela=True,
             landing_pads=(b"\xf3\x0f\x1e\xfa",),  # endbr64

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
-from toolchains import assembler, disasm, elf, flow, gate, runtime_build, x86
+from toolchains import assembler, disasm, elf, flow, gate, runtime_build, system_calls, x86
 from toolchains.checked_calls import CHECKS, TRAPS, WINDOW
 from toolchains.elf import TILE_TYPE, Elf
 from toolchains.flow import Flow, Step
@@ -131,7 +131,7 @@ def _code(data: bytes, machine: str, facts: Elf) -> Reached:
     covered: set[int] = set()
     refused: set[int] = set()
     for _ in range(_ROUNDS):
-        swept = disasm.lines(_text(_without(data, facts, covered, machine), machine))
+        swept = disasm.baseline_lines(_pieces(_without(data, facts, covered, machine), facts), machine)
         units = flow.units(swept, machine)
         steps = flow.steps(units, machine)
         found = flow.follow(steps, facts.entered)
@@ -171,11 +171,13 @@ def _without(data: bytes, facts: Elf, words: set[int], machine: str) -> bytes:
     return bytes(changed)
 
 
-def _text(data: bytes, machine: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="kf-product-") as made:
-        copy = Path(made) / "product"
-        copy.write_bytes(data)
-        return disasm.baseline_text(copy, machine)
+def _pieces(data: bytes, facts: Elf) -> list[tuple[int, bytes]]:
+    """The code, cut where it can be entered: a sweep that lost its step before finds it again there."""
+    found = []
+    for address, code in elf.code(data, facts.segments):
+        cuts = [at - address for at in facts.entered if 0 < at - address < len(code)]
+        found += [(address + a, code[a:b]) for a, b in pairwise([0, *sorted(cuts), len(code)])]
+    return found
 
 
 _Wanted = Property | ProductProperty
@@ -278,19 +280,15 @@ def _feature_set(target: Target, facts: ProductFacts) -> Finding:
     for at in code.running:
         forms.setdefault(disasm.form(code.texts[at]), (code.texts[at], at))
     listed = [value for _, value in sorted(forms.items())]
+    faults += system_calls.refused(system_calls.PRODUCTS[target.machine], listed)
     if target.machine == "hexagon":
         faults += assembler.foreign(oldest, listed)
     if target.machine == "x86-64":
-        faults += x86.foreign(oldest, listed)
+        faults += x86.foreign(oldest, listed, x86.RUNTIME)
         faults += x86.encodings(oldest, ((at, elf.content(data, segments, at, 1)[0]) for at in code.running))
     aside = " but one, which a child process tries" if probes else ""
     shown = f"{len(listed)} forms in {len(code.running)} instructions, all of {cpu}{aside}"
     return _found(Property.FEATURE_SET, faults, facts, shown)
-
-
-def _no_build_path(_: Target, facts: ProductFacts) -> Finding:
-    held = [*facts.elf.paths, *facts.elf.sources]
-    return _plain(Property.NO_BUILD_PATH, not held, "none", f"holds {', '.join(held)}")
 
 
 def _position_independent(_: Target, facts: ProductFacts) -> Finding:
@@ -329,6 +327,7 @@ _CHECKS: Mapping[_Wanted, Callable[[Target, ProductFacts], Finding]] = MappingPr
                 Property.NO_SEARCH_PATH,
                 Property.NO_NEEDED,
                 Property.RELATIVE_ONLY,
+                Property.NO_BUILD_PATH,
             )
         },
         Property.RELRO: lambda target, facts: gate.sealed(target, _file_facts(facts)),
@@ -337,7 +336,6 @@ _CHECKS: Mapping[_Wanted, Callable[[Target, ProductFacts], Finding]] = MappingPr
         Property.NO_INDIRECT_BRANCH: _no_indirect_branch,
         Property.EXPORTS: _exports,
         Property.FEATURE_SET: _feature_set,
-        Property.NO_BUILD_PATH: _no_build_path,
         ProductProperty.POSITION_INDEPENDENT: _position_independent,
         ProductProperty.STACK_PROTECTOR: _stack_protector,
     }

@@ -36,9 +36,9 @@ class Property(StrEnum):
     FEATURE_SET = "feature-set"
     """Every instruction belongs to the target's CPU and features."""
     FULL_WIDTH = "full-width"
-    """The widest vector registers of the target are used."""
+    """The widest vector registers of the target are used, and all arithmetic of loops fills whole registers."""
     NO_BUILD_PATH = "no-build-path"
-    """No absolute path of a builder stands in the file."""
+    """Nothing in the file names its builder: no path, source, user and host, compiler, needless section."""
 
 
 class ProductProperty(StrEnum):

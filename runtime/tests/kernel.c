@@ -16,18 +16,39 @@
 #define SCALE 2.0f
 #endif
 
-static void add(void *ctx, int64_t begin, int64_t end) { /* a part is 16 values */
+#define PART 16
+#ifdef KF_TEST_SCALAR /* loops that go value by value; a negative end, which never comes, would bring whole registers */
+#define LOOPS(body)                                                             \
+    {                                                                           \
+        typedef float run;                                                      \
+        _Pragma("clang loop vectorize(disable) interleave(disable)")            \
+        for (int64_t k = begin * PART; k < end * PART; k++) body                \
+    }                                                                           \
+    if (end < 0) {                                                              \
+        typedef part run;                                                       \
+        const int64_t k = begin;                                                \
+        body                                                                    \
+    }
+#else
+#define LOOPS(body)                                                             \
+    typedef part run;                                                           \
+    for (int64_t k = begin * PART; k < end * PART; k += PART) body
+#endif
+#define AT(base) (*(run *)((base) + k))
+
+/* Whole registers of any machine, at any address of a float. */
+typedef float part __attribute__((vector_size(4 * PART), aligned(4), may_alias));
+
+static void add(void *ctx, int64_t begin, int64_t end) {
     const struct kf_ctx *c = ctx;
-    const float *x = c->operands[0], *w = c->operands[1];
-    float *t = c->operands[2];
-    for (int64_t k = begin * 16; k < end * 16; k++) t[k] = x[k] + w[k];
+    float *x = c->operands[0], *w = c->operands[1], *t = c->operands[2];
+    LOOPS({ AT(t) = AT(x) + AT(w); })
 }
 
 static void scale(void *ctx, int64_t begin, int64_t end) {
     const struct kf_ctx *c = ctx;
-    const float *t = c->operands[0];
-    float *y = c->operands[1];
-    for (int64_t k = begin * 16; k < end * 16; k++) y[k] = SCALE * t[k];
+    float *t = c->operands[0], *y = c->operands[1];
+    LOOPS({ AT(y) = SCALE * AT(t); })
 }
 
 struct image {
@@ -61,8 +82,8 @@ __attribute__((visibility("default"))) const struct image kf_table = {
           .alignment = KF_ALIGNMENT},
     .f = {{.name_hash = 0x3f6a3c9d00000001u, .type_id = ~KF_TILE_TYPE_INVERTED, .u = {.fn = add}},
           {.name_hash = 0x3f6a3c9d00000002u, .type_id = ~KF_TILE_TYPE_INVERTED, .u = {.fn = scale}}},
-    .o = {{.function = 0, .first_operand = 0, .n_operands = 3, .parts = N / 16},
-          {.function = 1, .first_operand = 3, .n_operands = 2, .parts = N / 16}},
+    .o = {{.function = 0, .first_operand = 0, .n_operands = 3, .parts = N / PART},
+          {.function = 1, .first_operand = 3, .n_operands = 2, .parts = N / PART}},
     .p = {{.space = KF_INPUT, .bytes = N * 4},
           {.space = KF_WEIGHTS, .bytes = N * 4},
           {.space = KF_ARENA, .bytes = N * 4},

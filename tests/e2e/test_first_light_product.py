@@ -12,7 +12,7 @@ import pytest
 from farm import processor
 from kernelfarm.errors import Code, Status
 from tests.support.product import TARGETS, Built, Product
-from toolchains import disasm, target
+from toolchains import gate, target
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -65,7 +65,7 @@ def test_the_linked_kernels_use_the_full_width_of_the_vector_registers(
 ):
     kernels = kernels_of(real_bundle, name, tmp_path / "kernels.so")
 
-    used = {use.register_class: use.instructions for use in disasm.scan(kernels, "x86-64").vectors}
+    used = {use.register_class: use.instructions for use in gate.inspect(kernels).code.vectors}
 
     assert used[register] > 1000, used
 

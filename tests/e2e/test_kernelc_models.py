@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def images(model: str, side: int) -> list[np.ndarray]:
-    """Ten inputs: noise, scenes and pages, in the range that the model is fed with."""
+    """Ten inputs: noise, photographs and scans, in the range that the model is fed with."""
     draw = np.random.Generator(np.random.PCG64(20))
     noise = [draw.standard_normal((1, 3, side, side)).astype(np.float32) for _ in range(4)]
     seen = [photos.scene(seed, side, side) for seed in range(3)] + [photos.page(seed, side, side) for seed in range(3)]

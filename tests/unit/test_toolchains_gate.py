@@ -142,6 +142,14 @@ DAMAGE: list[tuple[Property, Callable[[bytes], bytes], str]] = [
     (Property.FEATURE_SET, instruction(b"\x62\xf1\x74\x28\x58\xc2"), "encoded as AVX-512"),  # on ymm
     (Property.FEATURE_SET, instruction(b"\xc4\xe3\x69\x48\xd9\x40"), "needs xop"),  # XOP
     (Property.FEATURE_SET, instruction(b"\x66\x0f\x38\xdc\xc1"), "needs aes"),
+    (Property.FEATURE_SET, instruction(b"\x8f\xea\x78\x10\xc0\0\0\0\0"), "needs tbm"),  # bextr with a constant
+    (Property.FEATURE_SET, instruction(b"\x0f\x01\xe8"), "serialize at 0x10014 is not known to be of x86-64-v3"),
+    (Property.FEATURE_SET, instruction(b"\x0f\x0d\x10"), "prefetchwt1 (%rax) at"),
+    (Property.FEATURE_SET, instruction(b"\x0f\xae\x30"), "xsaveopt (%rax) at"),
+    (Property.FEATURE_SET, instruction(b"\x0f\x01\xef"), "wrpkru at"),
+    (Property.FEATURE_SET, instruction(b"\x0f\x05"), "syscall at"),
+    (Property.NO_INDIRECT_BRANCH, in_padding(b"\x48\xcb"), "lretq at"),
+    (Property.NO_INDIRECT_BRANCH, in_padding(b"\x48\xcf"), "iretq at"),
     (Property.RELRO, drop_header(0x6474E552), "no segment is read-only"),
     (Property.NOW, lambda data: dynamic(0x1E, value=0)(dynamic(0x6FFFFFFB, value=0)(data)), "bound late"),
     (Property.NX_STACK, set_flags(0x6474E551, 7), "may be executable"),
@@ -157,6 +165,17 @@ DAMAGE: list[tuple[Property, Callable[[bytes], bytes], str]] = [
         lambda data: put(data, 0x800, b"/somewhere/build/kernel.c\0"),
         "/somewhere/build/kernel.c",
     ),
+    *(
+        (Property.NO_BUILD_PATH, lambda data, text=text: put(data, 0x800, text + b"\0"), text.decode())
+        for text in (
+            b"kernel_3.mlir",
+            b"C:\\Users\\jo\\kernel.obj",
+            b"\\\\share\\kernels",
+            b"root@buildbox-7",
+            b"clang version 22.1.8",
+            b"GCC: (Debian 12.2.0-14) 12.2.0",
+        )
+    ),
 ]
 
 
@@ -169,7 +188,7 @@ def test_a_good_kernel_object_has_every_property(tmp_path: Path, goal: Target) -
     assert {finding.property for finding in report.findings} == set(Property)
     assert all(finding.holds and finding.evidence for finding in report.findings)
     assert report.entries == 2
-    assert {use.register_class for use in report.vectors} == {"xmm", goal.vector.register_class}
+    assert [use.register_class for use in report.vectors] == [goal.vector.register_class]
 
 
 @pytest.mark.parametrize(("lost", "change", "why"), DAMAGE, ids=[f"{d[0].value}-{k}" for k, d in enumerate(DAMAGE)])
@@ -190,7 +209,45 @@ def test_narrow_code_is_refused_where_wide_registers_exist(tmp_path: Path) -> No
 
     assert error.code is Code.HARDENING_MISSING
     assert error.detail["property"] == "full-width"
-    assert "no instruction uses zmm: xmm 54, ymm 30" in error.why
+    assert "no instruction uses zmm: ymm 12" in error.why
+
+
+@pytest.mark.parametrize("goal", [V3, V4], ids=lambda goal: goal.name)
+def test_a_loop_that_goes_one_by_one_is_refused_whatever_a_branch_that_never_runs_holds(
+    tmp_path: Path, goal: Target
+) -> None:
+    (tmp_path / "kernels.so").write_bytes(built(goal.name, "KF_TEST_SCALAR"))
+    facts = gate.inspect(tmp_path / "kernels.so")
+
+    with pytest.raises(FarmError) as caught:
+        gate.require(goal, facts)
+
+    assert goal.vector.register_class in {use.register_class for use in facts.code.vectors}
+    assert caught.value.detail["property"] == "full-width"
+    assert re.fullmatch(r"function 3f6a3c9d00000001\+0x[0-9a-f]+", caught.value.detail["function"])
+    assert f"vaddss (%rax,%rdi,4), %xmm0, %xmm0 at {caught.value.detail['offset']:#x}, in a loop" in re.sub(
+        r"\(%\w+,%\w+,4\)", "(%rax,%rdi,4)", caught.value.why
+    )
+
+
+def test_a_compilers_name_in_the_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zig, "COMMON", tuple(flag for flag in zig.COMMON if flag != "-fno-ident"))
+
+    error = refusal(tmp_path, built.__wrapped__("x86-64-v3"))
+
+    assert error.detail["property"] == "no-build-path"
+    assert "clang version" in error.why
+
+
+def test_a_section_that_kernels_do_not_need_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain.so").write_bytes(built("x86-64-v3"))
+    (tmp_path / "note").write_bytes(b"buildbox")
+    objcopy = disasm.objdump_path().with_name("llvm-objcopy")
+    subprocess.run([objcopy, "--add-section=.builder=note", "plain.so", "kernels.so"], cwd=tmp_path, check=True)
+
+    error = refusal(tmp_path, (tmp_path / "kernels.so").read_bytes())
+
+    assert (error.detail["property"], error.why) == ("no-build-path", "holds section .builder")
 
 
 def test_a_fault_is_placed_by_function_and_offset(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ def listing(*instructions: str, start: int = 0x10000, step: int = 4) -> str:
         ("hexagon", "{ \thintjr(r3) }"),
         ("x86-64", "jmpq\t*%rax"),
         ("x86-64", "callq\t*0x8(%rdi)"),
+        ("x86-64", "lretq"),
+        ("x86-64", "lretq\t$0x8"),
+        ("x86-64", "iretq"),
     ],
 )
 def test_a_jump_through_a_register_or_memory_is_seen(machine: str, text: str) -> None:

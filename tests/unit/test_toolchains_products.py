@@ -58,6 +58,27 @@ def test_products_compiled_without_protection_are_refused(
     assert why in caught.value.why
 
 
+def test_products_for_a_later_processor_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = product_changes.built_for(monkeypatch, tmp_path, device.TARGET, cpu="haswell")
+
+    with pytest.raises(FarmError) as caught:
+        products.require_both(device.TARGET, folder)
+
+    assert caught.value.detail["property"] == "feature-set"
+    assert " needs " in caught.value.why
+
+
+@pytest.mark.parametrize("name", [LIBRARY, PROGRAM])
+@pytest.mark.parametrize("text", ["C:\\Users\\jo\\x.obj", "root@buildbox-7", "clang version 22.1.8"])
+def test_a_product_that_names_its_builder_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    def damage(data: bytes, _: products.ProductFacts) -> bytes:
+        return product_changes.put(data, product_changes.GAP, text.encode() + b"\0")
+
+    found = product_changes.finding(tmp_path, device.TARGET, name, damage, Property.NO_BUILD_PATH)
+
+    assert (found.holds, found.evidence) == (False, f"holds {text}")
+
+
 def test_a_fault_is_placed_by_file_function_and_offset(tmp_path: Path) -> None:
     for name in (PROGRAM, HEADER):
         shutil.copyfile(device.runtime() / name, tmp_path / name)

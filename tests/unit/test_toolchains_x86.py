@@ -59,6 +59,33 @@ def test_what_both_targets_have_is_not(text: str) -> None:
     assert x86.foreign(V4, [(text, 0)]) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "serialize",
+        "prefetchwt1 (%rax)",
+        "xsaveopt (%rax)",
+        "wrpkru",
+        "fadds (%rax)",
+        "hlt",
+        "syscall",
+        "vfrobnicateps %ymm0",
+    ],
+)
+def test_what_no_list_names_is_refused(text: str) -> None:
+    for goal in (V3, V4):
+        assert x86.foreign(goal, [(text, 16)]) == [(16, f"{text} at 0x10 is not known to be of {goal.cpu.name}")]
+
+
+def test_the_runtime_asks_for_more_than_a_kernel() -> None:
+    assert x86.foreign(V3, [("syscall", 0), ("cpuid", 2), ("xgetbv", 4)], x86.RUNTIME) == []
+
+
+def test_bextr_with_a_constant_is_another_instruction_than_with_a_register() -> None:
+    assert x86.foreign(V3, [("bextrl %eax, %ebx, %ecx", 0)]) == []
+    assert x86.foreign(V3, [("bextrl $0x1, %ebx, %ecx", 0)]) == [(0, "bextrl $0x1, %ebx, %ecx at 0x0 needs tbm")]
+
+
 def test_masks_and_the_encoding_of_avx512_are_for_v4_alone() -> None:
     assert x86.foreign(V3, [("kmovw %eax, %k1", 0)]) == [(0, "kmovw %eax, %k1 at 0x0 needs avx512f")]
     assert x86.foreign(V4, [("kmovw %eax, %k1", 0), ("vpcompressd %zmm1, %zmm2", 4)]) == []
