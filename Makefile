@@ -46,7 +46,7 @@ test: setup models tools-if-possible ## every test that needs no service (10 to 
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not bar and not services" tests
 
 # A file's tests share a Docker Engine and look for what they leave on this machine: no two workers share a file.
-integration: setup models tools ## every test that needs services, as root: Redis, PostgreSQL, Docker, a registry (10 minutes on two cores)
+integration: setup models tools ## every test that needs services, as root: Redis, PostgreSQL, Docker, a registry (20 to 40 minutes on two cores, a first licence scan included)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "services and not bar" tests
 
 check: setup ## lint, format, types, layers, lock freshness
