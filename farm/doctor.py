@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kernelfarm import child, files, paths
+from kernelfarm._launch import ADDR_NO_RANDOMIZE
 from kernelfarm.errors import FarmError
 from kernelfarm.paths import Home
 
@@ -27,7 +28,6 @@ _MIB = 1 << 20
 _SPACE_NEEDED = 512 * _MIB
 _SPACE_WANTED = 4096 * _MIB
 _PROBE_S = 10.0
-_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^;,\s]+)")
 
 
@@ -217,7 +217,7 @@ def addresses() -> Finding:
     lines: list[str] = []
     argv = [sys.executable, "-I", "-S", "-c", probe]
     child.run_limited(argv, env={}, cwd=Path("/"), wall_s=_PROBE_S, fixed_addresses=True, on_line=lines.append)
-    if any(line and int(line, 16) & _ADDR_NO_RANDOMIZE for line in lines):
+    if any(line and int(line, 16) & ADDR_NO_RANDOMIZE for line in lines):
         return Finding("addresses", Level.OK, "compiles get the same addresses each time")
     said = "address space randomisation cannot be turned off here: a compiler that orders by pointers may differ"
     advice = "Allow personality(2) in the seccomp profile of the container around the farm, or use a sealed runner."

@@ -26,7 +26,8 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
+ADDR_NO_RANDOMIZE = 0x0040000
+"""Of linux/personality.h: no address space randomisation."""
 _NOT_STARTED = 127
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
@@ -77,7 +78,7 @@ def _become(spec: dict[str, Any], launcher: int, failure: int) -> None:
         os.umask(spec["umask"])
         if spec["fixed_addresses"]:
             # A container around the farm may refuse it (Docker's own profile does); `farm doctor` tells.
-            ctypes.CDLL(None).personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE))
+            ctypes.CDLL(None).personality(ctypes.c_ulong(ADDR_NO_RANDOMIZE))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         for name, value in sorted(spec["limits"].items()):
             _limit(getattr(resource, name), value)

@@ -84,8 +84,8 @@ def run_limited(
     goes through. In each case the program and its descendants are gone before.
     """
     limits = {"RLIMIT_CPU": cpu_s, "RLIMIT_AS": address_space, "RLIMIT_FSIZE": file_size, "RLIMIT_CORE": 0}
-    spec = _spec(argv, env, {name: value for name, value in limits.items() if value is not None}, umask)
-    spec["fixed_addresses"] = fixed_addresses
+    given = {name: value for name, value in limits.items() if value is not None}
+    spec = {**_spec(argv, env), "limits": given, "umask": umask, "fixed_addresses": fixed_addresses}
     with LogFile(log_path, log_limit) as log, _launched(spec, cwd) as running:
         pump = _Pump(running, log, on_line, wall_s)
         if on_look is not None:
@@ -105,14 +105,10 @@ class _Running:
     report: int
 
 
-def _spec(
-    argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str], limits: Mapping[str, int], umask: int
-) -> dict[str, Any]:
+def _spec(argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str]) -> dict[str, Any]:
     return {
         "argv": [_bytes_text(word) for word in argv],
         "env": {_bytes_text(key): _bytes_text(value) for key, value in sorted(env.items())},
-        "limits": dict(limits),
-        "umask": umask,
         "parent": os.getpid(),
     }
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kernelfarm import canonical
-from kernelfarm.errors import FarmError
 from kernelfarm.nouns import Comparison
-from signing.statement import Statement, Subject, invalid
+from signing.statement import Statement, Subject, read_whole
 
 COMPARISON = "urn:kernel-farm:rebuild-comparison:1"
 
@@ -17,14 +16,13 @@ def statement(comparison: Comparison, name: str) -> Statement:
 
 def from_statement(found: Statement, name: str) -> Comparison:
     """What a comparison says; raises `FarmError` ATTESTATION_INVALID (file `name`) unless it is one and no more."""
-    try:
-        comparison = canonical.from_json(Comparison, dict(found.predicate), name="comparison")
-        (subject,) = found.subjects
-        if statement(comparison, subject.name).encode() != found.encode():
-            raise ValueError("its parts do not fit each other")
-    except (ValueError, FarmError) as reason:
-        raise invalid(name, f"its comparison is malformed ({reason})") from reason
-    return comparison
+    return read_whole(
+        found,
+        lambda said: canonical.from_json(Comparison, said, name="comparison"),
+        lambda comparison: statement(comparison, found.subjects[0].name),
+        name,
+        "its comparison is malformed",
+    )
 
 
 def describe(comparison: Comparison) -> str:

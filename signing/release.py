@@ -12,8 +12,7 @@ from typing import ClassVar
 
 from kernelfarm import canonical, digest
 from kernelfarm.digest import Digest
-from kernelfarm.errors import FarmError
-from signing.statement import Statement, Subject, invalid
+from signing.statement import Statement, Subject, invalid, read_whole
 
 RELEASE = "urn:kernel-farm:release:1"
 LOG_ENTRY = "urn:kernel-farm:release-log-entry:1"
@@ -75,13 +74,13 @@ class Release:
     @classmethod
     def from_statement(cls, statement: Statement, name: str) -> Release:
         """What a release statement says; raises `FarmError` ATTESTATION_INVALID (file `name`)."""
-        try:
-            found = canonical.from_json(cls, dict(statement.predicate), name="release")
-            if found.statement(statement.subjects[0].digest).encode() != statement.encode():
-                raise ValueError("its parts do not fit each other")
-        except (ValueError, IndexError, FarmError) as reason:
-            raise invalid(name, f"its release statement is malformed ({reason})") from reason
-        return found
+        return read_whole(
+            statement,
+            lambda said: canonical.from_json(cls, said, name="release"),
+            lambda found: found.statement(statement.subjects[0].digest),
+            name,
+            "its release statement is malformed",
+        )
 
 
 class Deed(Enum):
@@ -123,13 +122,13 @@ class LogEntry:
     @classmethod
     def from_statement(cls, statement: Statement, name: str) -> LogEntry:
         """The entry that a statement holds; raises `FarmError` ATTESTATION_INVALID (file `name`)."""
-        try:
-            found = canonical.from_json(cls, dict(statement.predicate), name="log entry")
-            if found.statement().encode() != statement.encode():
-                raise ValueError("its parts do not fit each other")
-        except (ValueError, FarmError) as reason:
-            raise invalid(name, f"its log entry is malformed ({reason})") from reason
-        return found
+        return read_whole(
+            statement,
+            lambda said: canonical.from_json(cls, said, name="log entry"),
+            cls.statement,
+            name,
+            "its log entry is malformed",
+        )
 
 
 def require_withdrawal(statement: Statement, name: str) -> LogEntry:

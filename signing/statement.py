@@ -5,9 +5,9 @@ Sources: in-toto Attestation Framework, Statement v1; SLSA v1.2, provenance v1. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from kernelfarm import canonical, digest
 from kernelfarm.digest import Digest
@@ -29,6 +29,7 @@ sandbox."""
 SEALED = ("bubblewrap", "docker")
 """The security modes that keep a hostile compile from everything but its input and output."""
 
+_Said = TypeVar("_Said")
 _SOURCE = {"digestOf": "source tree"}
 _FILES = {"digestOf": "installed files"}
 
@@ -167,14 +168,13 @@ class Provenance:
 
         Also when its keys are not those of what it lists, or when it says anything beside that.
         """
-        try:
-            provenance = cls._read(statement.predicate["buildDefinition"], statement.predicate["runDetails"])
-            again = provenance.statement(statement.subjects[0].digest)
-            if again.encode() != statement.encode():
-                raise ValueError("its parts do not fit each other")
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, FarmError) as reason:
-            raise invalid(name, f"its provenance is incomplete or malformed ({reason})") from reason
-        return provenance
+        return read_whole(
+            statement,
+            lambda said: cls._read(said["buildDefinition"], said["runDetails"]),
+            lambda found: found.statement(statement.subjects[0].digest),
+            name,
+            "its provenance is incomplete or malformed",
+        )
 
     @classmethod
     def _read(cls, definition: Any, run: Any) -> Provenance:
@@ -231,6 +231,27 @@ class BundleSignature:
             "payloads": [{"target": item.name, "digest": item.digest} for item in self.payloads],
         }
         return Statement((Subject(self.name, bundle),), SIGNATURE, predicate)
+
+
+def read_whole(
+    statement: Statement,
+    read: Callable[[Mapping[str, Any]], _Said],
+    again: Callable[[_Said], Statement],
+    name: str,
+    fault: str,
+) -> _Said:
+    """What `read` makes of a statement's predicate. Of it `again` has to make the statement, byte for byte: it is then
+    complete and says no more.
+
+    Raises `FarmError` ATTESTATION_INVALID (file `name`) with `fault` for any other statement.
+    """
+    try:
+        found = read(dict(statement.predicate))
+        if again(found).encode() != statement.encode():
+            raise ValueError("its parts do not fit each other")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, FarmError) as reason:
+        raise invalid(name, f"{fault} ({reason})") from reason
+    return found
 
 
 def builder_id(security_mode: str) -> str:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from kernelfarm import canonical
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
-from signing.statement import Statement, Subject, invalid
+from signing.statement import Statement, Subject, read_whole
 
 WAIVER = "urn:kernel-farm:licence-waiver:1"
 LONGEST_DAYS = 366
@@ -51,13 +51,13 @@ class Waiver:
 
 def from_statement(found: Statement, name: str) -> Waiver:
     """The waiver in a statement; raises `FarmError` ATTESTATION_INVALID (file `name`) unless it is one and no more."""
-    try:
-        waiver = canonical.from_json(Waiver, dict(found.predicate), name="waiver")
-        if waiver.statement().encode() != found.encode():
-            raise ValueError("its parts do not fit each other")
-    except (ValueError, FarmError) as reason:
-        raise invalid(name, f"it is no licence waiver ({reason})") from reason
-    return waiver
+    return read_whole(
+        found,
+        lambda said: canonical.from_json(Waiver, said, name="waiver"),
+        Waiver.statement,
+        name,
+        "it is no licence waiver",
+    )
 
 
 def _day(text: str) -> date:

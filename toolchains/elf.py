@@ -301,7 +301,7 @@ def _entry(data: bytes, segments: tuple[Segment, ...], relocated: dict[int, int]
 
 def _stray_ids(data: bytes, segments: Iterable[Segment], wanted: set[int]) -> tuple[int, ...]:
     pattern = re.compile(re.escape(struct.pack("<I", TILE_TYPE)))
-    found = {address + match.start() for address, code in code(data, segments) for match in pattern.finditer(code)}
+    found = {address + match.start() for address, held in code(data, segments) for match in pattern.finditer(held)}
     return tuple(sorted(found - wanted))
 
 
@@ -311,7 +311,7 @@ def _uncovered(data: bytes, segments: Iterable[Segment], file: Any) -> int:
         if section["sh_flags"] & 4 and section["sh_type"] == "SHT_PROGBITS":  # SHF_EXECINSTR
             start, size = section["sh_offset"], section["sh_size"]
             seen[start : start + size] = bytes(len(seen[start : start + size]))
-    return sum(len(code) - code.count(0) for _, code in code(bytes(seen), segments))
+    return sum(len(held) - held.count(0) for _, held in code(bytes(seen), segments))
 
 
 def _outside_code(data: bytes, segments: Iterable[Segment], table: int | None) -> bytes:

@@ -16,8 +16,6 @@ from farm.cli import lock as lock_command
 from farm.cli import release as release_command
 from farm.registry import consumer, publishing, reference, remote, transfer
 from farm.registry.consumer import Lockfile
-from farm.registry.publishing import Published
-from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.verify import Report
 from kernelfarm import digest, oci, oci_bundle
@@ -28,29 +26,16 @@ from sbom.licence.nouns import Decision
 from signing import client
 from tests.support import bundles, releases
 from tests.support import release_registry as registries
-from tests.support.release_registry import ReleaseRegistry
+from tests.support.release_registry import REPOSITORY, ReleaseRegistry, at, publish, verify
 from tests.support.releases import Farm
 
 pytestmark = pytest.mark.services
-REPOSITORY = "media/cls"
 
 
 @pytest.fixture
 def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Farm:
     releases.sign_here(monkeypatch)
     return releases.farm(tmp_path / "farm")
-
-
-def at(server: ReleaseRegistry, more: str = "") -> Reference:
-    return reference.parse(f"{server.host}/{REPOSITORY}{more}")
-
-
-def publish(farm: Farm, bundle: Path, place: Reference) -> Published:
-    return publishing.publish(farm.settings, bundle, place, check_payload=bundles.no_check)
-
-
-def verify(home: Path, place: Reference, farm: Farm) -> Report:
-    return consumer.verify_reference(Home(home), place, farm.public, check_payload=bundles.no_check)
 
 
 def fetch(home: Path, locked: Lockfile, farm: Farm, out: Path, **more: object) -> list[consumer.Fetched]:

@@ -13,7 +13,6 @@ import pytest
 
 from farm import blobs
 from farm.registry import consumer, publishing, reference, remote, transfer
-from farm.registry.publishing import Published
 from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.verify import Report
@@ -27,7 +26,7 @@ from signing.release import RELEASE
 from signing.statement import PROVENANCE, SIGNATURE
 from tests.support import bundles, releases
 from tests.support import release_registry as registries
-from tests.support.release_registry import ReleaseRegistry
+from tests.support.release_registry import ReleaseRegistry, at, publish, verify
 from tests.support.releases import Farm
 
 pytestmark = pytest.mark.services
@@ -37,19 +36,6 @@ pytestmark = pytest.mark.services
 def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Farm:
     releases.sign_here(monkeypatch)
     return releases.farm(tmp_path / "farm")
-
-
-def at(server: ReleaseRegistry, more: str = "") -> Reference:
-    return reference.parse(f"{server.host}/media/cls{more}")
-
-
-def publish(farm: Farm, bundle: Path, place: Reference) -> Published:
-    return publishing.publish(farm.settings, bundle, place, check_payload=bundles.no_check)
-
-
-def verify(home: Path, place: Reference, farm: Farm) -> Report:
-    """What somebody finds whose state is in `home` and who has the public key alone."""
-    return consumer.verify_reference(Home(home), place, farm.public, check_payload=bundles.no_check)
 
 
 def codes(report: Report) -> set[Code]:

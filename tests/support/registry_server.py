@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from farm.https import Peer
 from kernelfarm.errors import FarmError
 from kernelfarm.paths import Home
 from tests.support import services
+from tests.support.registry_process import RegistryProcess
 
 
 @dataclass(slots=True)
@@ -25,23 +25,19 @@ class RegistryServer:
     keys: Authority
     folder: Path
     url: str
-    _config: Path
-    _process: subprocess.Popen[bytes] | None = field(default=None)
+    config: InitVar[Path]
+    _process: RegistryProcess = field(init=False)
+
+    def __post_init__(self, config: Path) -> None:
+        self._process = RegistryProcess(config, self.folder, self._answers)
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        program = services.program("docker-registry", "docker-registry")
-        log = self.folder / "registry.log"
-        with log.open("ab") as stream:
-            self._process = subprocess.Popen([program, "serve", str(self._config)], stdout=stream, stderr=stream)
-        services.until(self._answers, "the registry", log)
+        self._process.start()
 
     def kill(self) -> None:
         """End it at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._process.kill()
 
     def peer(self) -> Peer:
         """The registry as the gate reaches it."""

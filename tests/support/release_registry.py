@@ -13,8 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from farm.registry import consumer, publishing, reference
+from farm.registry.publishing import Published
+from farm.registry.reference import Reference
+from farm.verify import Report
 from kernelfarm import digest
-from tests.support import services
+from kernelfarm.paths import Home
+from tests.support import bundles, services
+from tests.support.registry_process import RegistryProcess
+from tests.support.releases import Farm
+
+REPOSITORY = "media/cls"
 
 
 @dataclass(slots=True)
@@ -23,7 +32,10 @@ class ReleaseRegistry:
 
     folder: Path
     host: str
-    _process: subprocess.Popen[bytes] | None = field(default=None)
+    _process: RegistryProcess = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._process = RegistryProcess(self._config, self.folder, self._answers)
 
     @property
     def _config(self) -> Path:
@@ -31,7 +43,6 @@ class ReleaseRegistry:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        program = services.program("docker-registry", "docker-registry")
         document = {
             "version": "0.1",
             "log": {"level": "warn", "accesslog": {"disabled": True}},
@@ -42,17 +53,11 @@ class ReleaseRegistry:
             "http": {"addr": self.host, "relativeurls": True},
         }
         self._config.write_text(json.dumps(document))
-        log = self.folder / "registry.log"
-        with log.open("ab") as stream:
-            self._process = subprocess.Popen([program, "serve", str(self._config)], stdout=stream, stderr=stream)
-        services.until(self._answers, "the registry", log)
+        self._process.start()
 
     def kill(self) -> None:
         """End it at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._process.kill()
 
     def collect(self) -> str:
         """Run its garbage collector, which also removes whatever has no tag; what it said."""
@@ -93,6 +98,21 @@ class ReleaseRegistry:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+
+def at(server: ReleaseRegistry, more: str = "") -> Reference:
+    """The place of a test's releases in a registry, or with `more` one of them."""
+    return reference.parse(f"{server.host}/{REPOSITORY}{more}")
+
+
+def publish(farm: Farm, bundle: Path, place: Reference) -> Published:
+    """Publish a test's bundle, whose payloads are no real ones."""
+    return publishing.publish(farm.settings, bundle, place, check_payload=bundles.no_check)
+
+
+def verify(home: Path, place: Reference, farm: Farm) -> Report:
+    """What somebody finds whose state is in `home` and who has the public key alone."""
+    return consumer.verify_reference(Home(home), place, farm.public, check_payload=bundles.no_check)
 
 
 @contextmanager
