@@ -17,6 +17,7 @@ from kernelfarm.nouns import RunState
 from signing import keys
 from tests.support import farms, graphs
 from tests.support.farms import Marks, alive, eventually
+from tests.support.services import HANG_S
 from tests.support.shells import Shell
 
 V3, V4 = "x86-64-v3", "x86-64-v4"
@@ -55,7 +56,7 @@ def test_an_interrupted_build_says_how_to_go_on_and_goes_on(farm: Shell, marks: 
     process = begun(farm, marks, V3, V4)
     # When somebody presses ctrl-C
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=HANG_S)
     # Then it ends as interrupted, says how to go on, and leaves nothing under way
     error = json.loads(out)["error"]
     assert process.returncode == 130
@@ -98,7 +99,7 @@ def test_a_cancelled_build_ends_within_seconds(farm: Shell, marks: Marks, ledger
     # Then the waiting run ends at once, the other one when its worker sees it, and the build with them
     assert cancelled["builds"] == {"b1": "cancelled"}
     assert cancelled["runs"]["r2"] == {"state": "cancelled", "cancel_asked": True}
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert {error["code"] for error in json.loads(out)["errors"]} == {Code.INTERRUPTED.number}
     eventually(lambda: ledger.runs.get(1).status.state is RunState.CANCELLED)
@@ -116,7 +117,7 @@ def test_a_cancelled_run_fails_its_cell_alone_and_is_retried(farm: Shell, marks:
     assert farm.json("cancel", "r1")["runs"]["r1"]["cancel_asked"]
     eventually(lambda: ledger.runs.get(1).status.state is RunState.CANCELLED)
     marks.go()
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=HANG_S)
     # Then the other cell is done
     cells = {cell["target"]: cell["state"] for cell in json.loads(out)["cells"]}
     assert sorted(cells.values()) == ["cancelled", "done"]
@@ -161,8 +162,8 @@ def test_the_log_of_another_process_is_followed_to_its_end(farm: Shell, marks: M
     process = begun(farm, marks, V3)
     follower = farm.begin("logs", "-f", "r1")
     marks.go()
-    process.communicate(timeout=30)
-    out, err = follower.communicate(timeout=30)
+    process.communicate(timeout=HANG_S)
+    out, err = follower.communicate(timeout=HANG_S)
     assert follower.returncode == 0
     assert '"stage":"group"' in out
     assert err.splitlines()[-1] == "r1 done"
@@ -177,7 +178,7 @@ def test_a_check_or_benchmark_that_is_broken_off_leaves_no_run_that_nobody_wants
     eventually(lambda: len(marks.started()) == 1)
     assert ledger.builds.wanted_elsewhere() == {1}
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANG_S)
     # Whoever looks next closes what a killed process left; the lease of its worker ends by itself
     eventually(lambda: farm.json("status")["builds"][0]["state"] == "interrupted")
     eventually(lambda: ledger.runs.live() == [] or bool(ledger.runs.takable(9, lease_s=2.5)))
@@ -194,7 +195,7 @@ def test_a_check_leaves_a_run_that_a_build_wants(farm: Shell, marks: Marks, ledg
     check = farm.begin("check", "cls.onnx", "-t", V3)
     eventually(lambda: len(ledger.builds.wanting()) == 2)
     check.send_signal(signal.SIGINT)
-    check.communicate(timeout=30)
+    check.communicate(timeout=HANG_S)
     marks.go()
-    out, err = build.communicate(timeout=60)
+    out, err = build.communicate(timeout=HANG_S)
     assert (build.returncode, json.loads(out)["bundles"] != []) == (0, True), err

@@ -24,6 +24,7 @@ from kernelfarm.nouns import RunState
 from kernelfarm.store import ContentStore
 from tests.support import farms
 from tests.support.farms import Marks, alive, eventually
+from tests.support.services import HANG_S
 
 BUILD = Path(farms.__file__).with_name("slow_build.py")
 
@@ -73,7 +74,7 @@ def start(
 
 
 def cells(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, err
     found: list[dict[str, Any]] = json.loads(out)
     return found
@@ -202,7 +203,7 @@ def test_an_interrupted_build_leaves_no_process_and_can_be_run_again(
     eventually(lambda: len(marks.started()) == 2)
     workers = [worker_of(child) for child in marks.started()]
     build.send_signal(signal.SIGINT)
-    build.communicate(timeout=20)
+    build.communicate(timeout=HANG_S)
     assert not any(alive(pid) for pid in [*workers, *marks.started()])
     assert [row.status.state for row in ledger.runs.select([1, 2])] == [RunState.QUEUED, RunState.QUEUED]
     assert outcomes(ledger) == [Outcome.INTERRUPTED]
@@ -246,7 +247,7 @@ def test_workers_that_cannot_even_start_end_the_build(
     home: Path, marks: Marks, ledger: Ledger, builds: list[subprocess.Popen[str]]
 ) -> None:
     build = start(builds, home, KF_BROKEN="1")
-    _out, err = build.communicate(timeout=30)
+    _out, err = build.communicate(timeout=HANG_S)
     assert build.returncode != 0
     assert Code.WORKER_FAILED.number in err
     assert "this worker is broken" in err

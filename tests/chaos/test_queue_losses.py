@@ -20,8 +20,9 @@ from tests.support import farms
 from tests.support.farms import eventually
 from tests.support.queues import Queue, cells, parent, worker_of
 from tests.support.redis_server import RedisServer
+from tests.support.services import HANG_S
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 TARGETS = ("x86-64-v3", "x86-64-v4", "aarch64")
 GONE_S = 30.0
@@ -118,7 +119,7 @@ def test_a_run_that_kills_its_workers_is_given_up_after_three(queue: Queue) -> N
     queue.station()
     build = queue.build()
     for count in (1, 2, 3):
-        eventually(lambda count=count: len(queue.marks.started()) == count, within_s=30)  # type: ignore[misc]
+        eventually(lambda count=count: len(queue.marks.started()) == count)  # type: ignore[misc]
         kill(worker_of(queue.marks.started()[-1]))
     assert [cell["error"] for cell in cells(build)] == ["ATTEMPTS_EXHAUSTED"]
     assert queue.outcomes() == ["lease-expired"] * 3
@@ -134,7 +135,7 @@ def test_kill_9_of_redis_three_times_during_a_build(queue: Queue) -> None:
         queue.redis.kill()
         if turn == 1:  # runs end while Redis is away: their acknowledgements fail
             queue.marks.go()
-        eventually(lambda: "does not answer" in queue.said(0), within_s=20)
+        eventually(lambda: "does not answer" in queue.said(0))
         queue.redis.start()
     assert [cell["state"] for cell in cells(build)] == ["done"] * 12
     assert sorted(queue.marks.starts().values()) == [1] * 12
@@ -170,7 +171,7 @@ def test_a_message_that_redis_delivers_again_starts_nothing(queue: Queue) -> Non
     eventually(lambda: len(queue.marks.started()) == 1)
     # When that has happened, and the second delivery was looked at and acknowledged
     with queue.redis.client() as client:
-        eventually(lambda: pushes(client) == 2, within_s=30)
+        eventually(lambda: pushes(client) == 2)
         eventually(lambda: client.llen("farm") == 0 and client.hlen("unacked") == 0)
     queue.marks.go()
     # Then one compile began
@@ -213,6 +214,6 @@ def test_a_compile_error_is_not_tried_again(queue: Queue) -> None:
 def test_workers_that_cannot_work_end_the_station_and_leave_the_run_queued(queue: Queue) -> None:
     station = queue.station(KF_BROKEN="1")
     queue.build()
-    assert station.wait(timeout=60) == 3
+    assert station.wait(timeout=HANG_S) == 3
     assert "this worker is broken" in queue.said()
     assert queue.states() == ["queued"]

@@ -20,8 +20,9 @@ from tests.support import farms, redis_server
 from tests.support.farms import eventually
 from tests.support.queues import Queue, cells, worker_of
 from tests.support.redis_server import RedisServer
+from tests.support.services import HANG_S
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
 TARGETS = ("x86-64-v3", "x86-64-v4", "aarch64")
 GONE_S = 30.0
@@ -49,7 +50,7 @@ def test_sigterm_to_the_group_lets_a_run_end_and_takes_no_other(queue: Queue) ->
     time.sleep(1)
     assert stopping.poll() is None
     queue.marks.go()
-    assert stopping.wait(timeout=30) == 0
+    assert stopping.wait(timeout=HANG_S) == 0
     assert sorted(queue.states()) == ["done", "queued", "queued"]
     queue.station()
     assert [cell["state"] for cell in cells(build)] == ["done"] * 3
@@ -70,7 +71,7 @@ def test_sigterm_lets_a_run_end_although_the_one_beside_it_ended_first(queue: Qu
     eventually(lambda: "stopping after" in queue.said())
     time.sleep(1)
     queue.marks.go()
-    assert stopping.wait(timeout=30) == 0
+    assert stopping.wait(timeout=HANG_S) == 0
     assert [cell["state"] for cell in cells(other)] == ["done"]
     assert queue.outcomes(2) == ["done"]
 
@@ -82,7 +83,7 @@ def test_a_second_sigterm_gives_the_run_back(queue: Queue) -> None:
     os.killpg(stopping.pid, signal.SIGTERM)
     eventually(lambda: "stopping after 1 run" in queue.said())
     os.killpg(stopping.pid, signal.SIGTERM)
-    assert stopping.wait(timeout=30) == 0
+    assert stopping.wait(timeout=HANG_S) == 0
     assert queue.states() == ["queued"]
     assert queue.outcomes() == ["interrupted"]
     eventually(lambda: queue.left() == [], within_s=GONE_S)
@@ -102,11 +103,11 @@ def test_runs_asked_for_as_the_worker_stops_are_not_lost(queue: Queue) -> None:
             broker.publish([wanted.action.execution_key])
             time.sleep(0.04 * turn)
             os.killpg(stopping.pid, signal.SIGTERM)
-            assert stopping.wait(timeout=60) == 0
+            assert stopping.wait(timeout=HANG_S) == 0
             assert set(queue.states()) <= {"queued", "done"}
     # Then the next one finds what they left
     queue.station()
-    eventually(lambda: queue.states() == ["done"] * 8, within_s=60)
+    eventually(lambda: queue.states() == ["done"] * 8)
     assert sorted(queue.marks.starts().values()) == [1] * 8
     eventually(lambda: queue.left() == [], within_s=GONE_S)
 
@@ -153,7 +154,7 @@ def test_a_redis_that_drops_messages_is_refused(tmp_path: Path) -> None:
     with redis_server.running(tmp_path / "redis", *dropping) as server, opened(tmp_path / "l.sqlite3") as ledger:
         queue = Queue(tmp_path / "home", server, ledger, farms.marks(tmp_path / "home"))
         try:
-            assert queue.station().wait(timeout=30) == 3
+            assert queue.station().wait(timeout=HANG_S) == 3
             assert "FARM-E0621" in queue.said()
             assert "maxmemory-policy is allkeys-lru" in queue.said()
         finally:
@@ -174,9 +175,9 @@ def test_an_address_where_no_redis_is(tmp_path: Path, redis_server: RedisServer)
     with opened(tmp_path / "ledger.sqlite3") as ledger:
         queue = Queue(tmp_path, redis_server, ledger, farms.marks(tmp_path))
         try:
-            assert queue.station().wait(timeout=30) == 3
+            assert queue.station().wait(timeout=HANG_S) == 3
             assert "FARM-E0620" in queue.said()
-            _out, err = queue.build().communicate(timeout=60)
+            _out, err = queue.build().communicate(timeout=HANG_S)
             assert "FARM-E0620" in err
         finally:
             queue.stop()

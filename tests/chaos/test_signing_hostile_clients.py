@@ -24,6 +24,7 @@ from signing import client, dsse, facts, keys, protocol, server
 from signing.client import SocketSigner
 from signing.statement import Statement, Subject
 from tests.support import bundles
+from tests.support.services import HANG_S
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -282,7 +283,7 @@ with socket.socket(socket.AF_UNIX) as connection:
     except PermissionError:
         print("no entry")
     else:
-        connection.settimeout(10)
+        connection.settimeout(100)
         print(connection.recv(65536)[4:].decode())
 """
 
@@ -298,7 +299,7 @@ def test_another_user_gets_no_further_than_the_door_even_when_the_door_is_open()
 
             def stranger() -> str:
                 argv = [sys.executable, "-I", "-c", STRANGER, str(place)]
-                return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+                return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=HANG_S).stdout.strip()
 
             for path in (place.parent, *place.parent.parents[:3]):
                 path.chmod(0o755)

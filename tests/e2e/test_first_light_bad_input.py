@@ -15,6 +15,7 @@ import pytest
 from kernelfarm.errors import Code, Status
 from tests.support import graphs, models
 from tests.support.product import Built, Done, Product
+from tests.support.services import HANG_S
 
 TEMPORARY = ".tmp-"
 
@@ -192,7 +193,7 @@ def test_two_builds_of_the_same_thing_at_once_compile_it_once_and_both_succeed(f
     builds = [
         fresh.started("build", model, "-t", "x86-64-v3", "--out", tmp_path / f"out{number}") for number in range(2)
     ]
-    ended = [process.communicate(timeout=120) for process in builds]
+    ended = [process.communicate(timeout=HANG_S) for process in builds]
 
     assert [process.returncode for process in builds] == [0, 0], ended
     documents = [json.loads(out) for out, _err in ended]

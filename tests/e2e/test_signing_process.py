@@ -20,6 +20,7 @@ from kernelfarm.paths import Home
 from signing import client, keys
 from signing.client import SocketSigner
 from tests.support import bundles
+from tests.support.services import HANG_S
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -160,7 +161,7 @@ def test_a_signer_in_the_foreground_serves_builds_and_ends_on_a_signal(home: Hom
                 made = bundles.write(tmp_path / str(number) / "cls", tmp_path / "work", signed_by=signer)
                 assert bundles.verified(made.path, signer.public).ok
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=10)
+        _, log = process.communicate(timeout=HANG_S)
 
     assert process.returncode == 0
     assert log.count("signing 3 statements") == 2
@@ -169,7 +170,7 @@ def test_a_signer_in_the_foreground_serves_builds_and_ends_on_a_signal(home: Hom
 
 def test_a_signer_ends_when_nobody_comes(home: Home) -> None:
     with foreground(home, "--idle", "0.3") as process:
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=HANG_S) == 0
     assert not client.socket_of(home).exists()
 
 
@@ -181,7 +182,7 @@ def test_a_second_signer_at_the_same_place_is_refused_and_the_first_stays(home: 
             env={**os.environ, "FARM_HOME": str(home.root)},
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=HANG_S,
             check=False,
         )
         assert (second.returncode, "FARM-E0532" in second.stderr) == (3, True)
@@ -200,7 +201,7 @@ def test_the_socket_of_a_killed_signer_is_replaced(home: Home) -> None:
         assert signer.socket != client.socket_of(home)
 
     with foreground(home, "--idle", "0.3") as second:
-        assert second.wait(timeout=10) == 0
+        assert second.wait(timeout=HANG_S) == 0
     assert not client.socket_of(home).exists()
 
 

@@ -17,11 +17,11 @@ from signing import keys
 from tests.support import farms, graphs
 from tests.support.farms import Marks, alive, eventually
 from tests.support.redis_server import RedisServer
+from tests.support.services import HANG_S
 from tests.support.shells import Shell
 
 pytestmark = pytest.mark.services
 V3, V4 = "x86-64-v3", "x86-64-v4"
-WITHIN_S = 40.0
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_build_that_nobody_waits_for_is_compiled_and_bundled_later(farm: Shell
     marks.go()
     farm.begin("worker", "--slots", "2")
     # Then it compiles both, the build is closed, and resuming it writes the bundle from the cache
-    eventually(lambda: farm.json("status", "b1")["state"] == "done", within_s=WITHIN_S)
+    eventually(lambda: farm.json("status", "b1")["state"] == "done")
     assert len(marks.started()) == 2
     built = farm.json("build", "--resume", "b1")
     assert [cell["cached"] for cell in built["cells"]] == [True, True]
@@ -69,10 +69,10 @@ def test_ctrl_c_leaves_the_workers_at_it(farm: Shell, marks: Marks, ledger: Ledg
     # Given a build whose cell a worker compiles
     farm.begin("worker")
     process = farm.begin("build", "cls.onnx", "-t", V3, "--json")
-    eventually(lambda: len(marks.started()) == 1, within_s=WITHIN_S)
+    eventually(lambda: len(marks.started()) == 1)
     # When somebody presses ctrl-C in the build's terminal
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=HANG_S)
     # Then the worker goes on, and the build says how to wait again and how to end it
     error = json.loads(out)["error"]
     assert (process.returncode, error["code"]) == (130, Code.INTERRUPTED.number)
@@ -90,7 +90,7 @@ def test_a_cancel_reaches_the_worker(farm: Shell, marks: Marks, ledger: Ledger) 
     marks.misbehave("forever")
     farm.begin("worker")
     farm.json("build", "cls.onnx", "-t", V3, "--no-wait")
-    eventually(lambda: len(marks.started()) == 1, within_s=WITHIN_S)
+    eventually(lambda: len(marks.started()) == 1)
     farm.json("cancel", "b1")
     eventually(lambda: ledger.runs.get(1).status.state is RunState.CANCELLED)
     eventually(lambda: not alive(marks.started()[0]))
@@ -107,6 +107,6 @@ def test_a_cancel_with_no_worker_up_holds_when_one_comes(farm: Shell, marks: Mar
     # When a worker comes up
     farm.begin("worker")
     # Then it compiles the second alone
-    eventually(lambda: ledger.runs.get(2).status.state is RunState.DONE, within_s=WITHIN_S)
+    eventually(lambda: ledger.runs.get(2).status.state is RunState.DONE)
     assert ledger.runs.get(1).status.state is RunState.CANCELLED
     assert len(marks.started()) == 1

@@ -15,6 +15,7 @@ import pytest
 from tests.support import graphs
 from tests.support.product import Product
 from tests.support.redis_server import RedisServer
+from tests.support.services import HANG_S
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 
@@ -49,7 +50,7 @@ def test_two_workers_give_the_bytes_of_the_embedded_run(
     finally:
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
-        ended = [worker.wait(timeout=60) for worker in workers]
+        ended = [worker.wait(timeout=HANG_S) for worker in workers]
     assert ended == [0, 0]
     assert digests(queued) == digests(embedded)
     assert len(queued) == 4

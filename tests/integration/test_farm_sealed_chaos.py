@@ -23,12 +23,12 @@ from tests.support.docker_engine import DockerEngine
 from tests.support.farms import eventually
 from tests.support.postgres_server import PostgresServer
 from tests.support.sealed_farm import GONE_S, SealedFarm
+from tests.support.services import HANG_S
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]
 
 TARGETS = ("x86-64-v3", "aarch64", "riscv64")
 QUICK = {"FARM_LEASE_S": "4", "FARM_RECONCILE_S": "0.5", "FARM_VISIBILITY_S": "5"}
-WITHIN_S = 120.0
 BUILD_S = 600.0
 
 
@@ -57,7 +57,7 @@ def states(build: Any) -> list[str]:
 
 def under_way(farm: SealedFarm, count: int) -> set[int]:
     """The runs whose containers run, once there are so many."""
-    eventually(lambda: len(farm.sealed()) == count, within_s=WITHIN_S)
+    eventually(lambda: len(farm.sealed()) == count)
     return {int(container.labels["kernel-farm.run"]) for container in farm.sealed()}
 
 
@@ -110,7 +110,7 @@ def test_sigterm_to_the_group_lets_a_container_end(farm: SealedFarm, tmp_path: P
     build = begin(farm, tmp_path)
     [hit] = under_way(farm, 1)
     os.killpg(stopping.pid, signal.SIGTERM)
-    assert stopping.wait(WITHIN_S) == 0
+    assert stopping.wait(HANG_S) == 0
     assert farm.outcomes(hit) == ["done"]
     farm.worker()
     assert states(build) == ["done"] * 6

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,9 @@ from kernelfarm import digest
 from kernelfarm.errors import Code, Status
 from kernelfarm.nouns import RunState
 from tests.support import farms, gate_server
-from tests.support.farms import Marks
+from tests.support.farms import Marks, eventually
 from tests.support.gate_server import GateServer
+from tests.support.services import HANG_S
 
 pytestmark = pytest.mark.services
 
@@ -66,10 +66,6 @@ def server(tmp_path: Path) -> Iterator[GateServer]:
         yield made
 
 
-eventually = partial(farms.eventually, within_s=60.0)
-"""Generous: these machines may be busy, and no test is faster for a shorter wait."""
-
-
 def state_of(server: GateServer, run: int) -> RunState:
     return server.farm.ledger.runs.get(run).status.state
 
@@ -93,7 +89,7 @@ def test_a_host_without_the_farms_disk_compiles_and_its_log_is_here(server: Gate
         assert not (alice.home / "ledger.sqlite3").exists()
         # and it ends at once when it has nothing to do
         alice.process.terminate()
-        assert alice.process.wait(timeout=15) == Status.DONE
+        assert alice.process.wait(timeout=HANG_S) == Status.DONE
     assert outcomes(server, run) == [("gate:alice", Outcome.DONE)]
 
 
@@ -153,7 +149,7 @@ def test_a_host_that_is_told_to_end_finishes_its_run_first(server: GateServer) -
         eventually(lambda: len(alice.marks.started()) == 1)
         alice.process.terminate()
         alice.marks.go()
-        assert alice.process.wait(timeout=20) == Status.DONE
+        assert alice.process.wait(timeout=HANG_S) == Status.DONE
     assert (state_of(server, run), state_of(server, later)) == (RunState.DONE, RunState.QUEUED)
 
 
@@ -165,7 +161,7 @@ def test_a_host_that_is_told_twice_gives_its_run_back(server: GateServer) -> Non
         alice.process.terminate()
         eventually(lambda: pending(alice.process.pid, signal.SIGTERM) is False)
         alice.process.terminate()
-        assert alice.process.wait(timeout=15) == Status.INTERRUPTED
+        assert alice.process.wait(timeout=HANG_S) == Status.INTERRUPTED
         assert not farms.alive(compiler)
     row = server.farm.ledger.runs.get(run)
     assert (row.status.state, row.status.reason) == (RunState.QUEUED, Reason.INTERRUPTED)
@@ -198,7 +194,7 @@ def test_a_worker_process_that_dies_is_started_again(server: GateServer, tmp_pat
             assert farms.children(crew.pid) != [worker]
         finally:
             crew.terminate()
-        assert crew.wait(timeout=20) == Status.DONE
+        assert crew.wait(timeout=HANG_S) == Status.DONE
     assert [outcome for _, outcome in outcomes(server, run)] == [Outcome.LEASE_EXPIRED, Outcome.DONE]
 
 
@@ -233,7 +229,7 @@ def test_a_run_whose_model_is_lost_fails_and_blocks_no_other(server: GateServer)
 def test_a_host_that_is_revoked_ends_with_the_status_of_a_refusal(server: GateServer) -> None:
     with host(server, "alice") as alice:
         server.identities.revoke("alice")
-        assert alice.process.wait(timeout=20) == Status.REFUSED
+        assert alice.process.wait(timeout=HANG_S) == Status.REFUSED
         assert "FARM-E0641" in alice.said()
 
 

@@ -16,6 +16,7 @@ from kernelfarm.nouns import Options, Payload, RunState
 from kernelfarm.paths import Home
 from tests.support import farms, gate_server, graphs, network
 from tests.support.gate_server import FARM
+from tests.support.services import HANG_S
 from toolchains import target
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
@@ -59,10 +60,10 @@ def test_a_worker_elsewhere_gives_the_payload_that_a_worker_here_gives(
                 cwd=gate_server.ROOT,
             )
         try:
-            farms.eventually(lambda: farm.ledger.runs.get(run).status.state.final, within_s=240)
+            farms.eventually(lambda: farm.ledger.runs.get(run).status.state.final)
         finally:
             process.terminate()
-            assert process.wait(timeout=60) == 0, log.read_text()
+            assert process.wait(timeout=HANG_S) == 0, log.read_text()
         there = payload_of(farm, run)
         for entry in there.files:
             assert farm.store.open_path(entry.digest).stat().st_size == entry.size

@@ -22,6 +22,7 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Model, Options, RunState
 from tests.support import farms, sandboxes, sealed_host
 from tests.support.gate_server import GateServer
+from tests.support.services import HANG_S
 from toolchains import target
 
 pytestmark = pytest.mark.services
@@ -77,10 +78,10 @@ def test_a_host_compiles_in_the_sandbox_that_the_execution_names(gate_server: Ga
     with (tmp_path / "alice.log").open("wb") as log:
         host = subprocess.Popen([*argv, "--parent", str(os.getpid())], stdout=log, stderr=log, env=environment)
     try:
-        farms.eventually(lambda: farm.ledger.runs.get(run).status.state.final, within_s=60)
+        farms.eventually(lambda: farm.ledger.runs.get(run).status.state.final)
     finally:
         host.terminate()
-        assert host.wait(timeout=30) == 0, (tmp_path / "alice.log").read_text()
+        assert host.wait(timeout=HANG_S) == 0, (tmp_path / "alice.log").read_text()
     # Then that cell alone is done, and the ledger knows where
     row = farm.ledger.runs.get(run)
     assert row.status.state is RunState.DONE, row.failure()

@@ -102,7 +102,7 @@ def test_a_shell_sees_what_the_compile_saw(farm: Product, tmp_path: Path) -> Non
 def test_a_build_outlives_an_engine_that_is_killed(farm: Product, tmp_path: Path, docker_engine: DockerEngine) -> None:
     words = ("-t", "x86-64-v3", *SHAPE, "--runner", "docker", "--out", tmp_path / "out")
     with farm.started("build", tmp_path / "tiny.onnx", *words) as building:
-        farms.eventually(lambda: docker_engine.containers() == ["1"], within_s=60.0)
+        farms.eventually(lambda: docker_engine.containers() == ["1"])
         docker_engine.kill()
         time.sleep(1.0)
         docker_engine.start()
@@ -116,7 +116,7 @@ def test_a_build_outlives_a_worker_that_is_killed(farm: Product, tmp_path: Path,
     environment = {**farm.environment, "FARM_LEASE_S": "4"}
     words = ("-t", "x86-64-v3", *SHAPE, "--runner", "docker", "--out", tmp_path / "out")
     with Product(farm.home, environment).started("build", tmp_path / "tiny.onnx", *words) as building:
-        farms.eventually(lambda: docker_engine.containers() == ["1"], within_s=60.0)
+        farms.eventually(lambda: docker_engine.containers() == ["1"])
         os.kill(worker_of(building.pid), signal.SIGKILL)
         _out, err = building.communicate(timeout=300)
         assert building.returncode == 0, err
@@ -128,7 +128,7 @@ def test_a_container_that_somebody_kills_is_lost_and_run_again(
 ) -> None:
     words = ("-t", "x86-64-v3", *SHAPE, "--runner", "docker", "--out", tmp_path / "out")
     with farm.started("build", tmp_path / "tiny.onnx", *words) as building:
-        farms.eventually(lambda: docker_engine.kill_containers() == 1, within_s=60.0)
+        farms.eventually(lambda: docker_engine.kill_containers() == 1)
         _out, err = building.communicate(timeout=300)
         assert building.returncode == 0, err
     with opened(farm.home / "ledger.sqlite3") as ledger:

@@ -21,6 +21,7 @@ from kernelfarm.errors import Code, FarmError
 from tests.support import farms, sandboxes
 from tests.support.docker_engine import DockerEngine
 from tests.support.sandboxes import GOOD, PREPARE
+from tests.support.services import HANG_S
 
 pytestmark = pytest.mark.services
 
@@ -39,7 +40,7 @@ def working(kind: str, home: Path, *arguments: str) -> Iterator[subprocess.Popen
     argv = [sys.executable, str(WORKER), kind, str(home), *arguments]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as worker:
         try:
-            farms.eventually(lambda: any(home.glob("*/out/started")), within_s=60.0)
+            farms.eventually(lambda: any(home.glob("*/out/started")))
             yield worker
         finally:
             worker.kill()
@@ -63,7 +64,7 @@ def test_bubblewrap_ends_with_a_worker_that_is_killed(home: Path) -> None:
     with sandboxes.bubblewrap_sandbox(home), working("bubblewrap", home) as worker:
         assert len(inside()) == 1
         worker.kill()
-        farms.eventually(lambda: inside() == [], within_s=10.0)
+        farms.eventually(lambda: inside() == [])
     files.sweep(home)
     assert list(home.iterdir()) == []
 
@@ -73,7 +74,7 @@ def test_a_container_ends_with_a_worker_that_is_killed_and_is_swept(docker_engin
         assert docker_engine.containers() == ["7"]
         assert docker.sweep(home, docker_engine.address) == 0
         worker.kill()
-        farms.eventually(lambda: inside() == [], within_s=10.0)  # by itself, without a sweep
+        farms.eventually(lambda: inside() == [])  # by itself, without a sweep
         worker.wait()
         assert docker.sweep(home, docker_engine.address) == 1
     assert docker_engine.containers() == []
@@ -107,9 +108,9 @@ def test_an_engine_that_is_killed_loses_the_compile_but_no_process_runs_on(
     with working("docker", home, docker_engine.address) as worker:
         docker_engine.kill()
         try:
-            said, _ = worker.communicate(timeout=60)
+            said, _ = worker.communicate(timeout=HANG_S)
             assert said == "RUNNER_LOST\n"
-            farms.eventually(lambda: inside() == [], within_s=25.0)  # though nobody is there to end it
+            farms.eventually(lambda: inside() == [])  # though nobody is there to end it
             assert list(home.iterdir()) == []
         finally:
             docker_engine.start()

@@ -44,7 +44,7 @@ class DockerEngine:
         self._forget_the_dead()
         with (self.folder / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        services.until(self._answers, "dockerd", self.folder / "dockerd.log", within_s=60.0)
+        services.until(self._answers, "dockerd", self.folder / "dockerd.log")
 
     def _forget_the_dead(self) -> None:
         """A killed engine leaves files with process ids; it believes them also when the process is a zombie by now."""

@@ -26,6 +26,7 @@ from kernelfarm.nouns import Execution, Model, Options, TargetRef, ToolIdentity
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
 from tests.support import bundles
+from tests.support.services import HANG_S
 from toolchains import target
 
 SLOW_WORKER = (sys.executable, str(Path(__file__).with_name("slow_worker.py")))
@@ -174,7 +175,7 @@ def marks(home: Path) -> Marks:
     return Marks(home / "marks")
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = 15.0) -> None:
+def eventually(condition: Callable[[], bool], *, within_s: float = HANG_S) -> None:
     """Wait until the condition holds; fail when it does not in time."""
     end = time.monotonic() + within_s
     while not condition():

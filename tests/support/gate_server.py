@@ -68,7 +68,7 @@ class GateServer:
         """End it in order; its exit status."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(timeout=30)
+        return self._process.wait(timeout=services.HANG_S)
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

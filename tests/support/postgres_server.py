@@ -64,10 +64,10 @@ class PostgresServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=services.HANG_S)
             except subprocess.TimeoutExpired:
                 self._process.send_signal(signal.SIGQUIT)
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=services.HANG_S)
             self._process = None
 
     def database(self) -> str:

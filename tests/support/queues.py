@@ -21,6 +21,7 @@ from farm.ledger.ledger import Ledger
 from tests.support import farms
 from tests.support.farms import Marks, alive
 from tests.support.redis_server import RedisServer
+from tests.support.services import HANG_S
 
 SUPPORT = Path(__file__).parent
 LEASE_S = 2.5
@@ -105,7 +106,7 @@ class Queue:
         return {**os.environ, **quick, **ledger, **extra}
 
 
-def cells(build: subprocess.Popen[str], *, within_s: float = 60.0) -> list[dict[str, Any]]:
+def cells(build: subprocess.Popen[str], *, within_s: float = HANG_S) -> list[dict[str, Any]]:
     """The cells of a build that has ended well."""
     out, err = build.communicate(timeout=within_s)
     assert build.returncode == 0, err

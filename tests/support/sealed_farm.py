@@ -146,7 +146,7 @@ class SealedFarm:
         with log.open("w") as stream:
             made = subprocess.Popen(argv, stderr=stream, env=environment, start_new_session=True)
         self.workers.append(made)
-        farms.eventually(lambda: "takes up to" in log.read_text() or made.poll() is not None, within_s=60.0)
+        farms.eventually(lambda: "takes up to" in log.read_text() or made.poll() is not None)
         assert made.poll() is None, log.read_text()
         return made
 

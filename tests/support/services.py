@@ -12,6 +12,9 @@ from typing import NoReturn
 
 import pytest
 
+HANG_S = 150.0
+"""Seconds after which a test holds what it waits for to be hung, on the busiest machine; nothing has to be so slow."""
+
 
 def program(name: str, package: str, *places: str) -> str:
     """The path of a program on PATH or in `places`; without it the test is skipped with a reason, under CI it fails."""
@@ -35,7 +38,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(ready: Callable[[], bool], what: str, log: Path, *, within_s: float = 120.0) -> None:
+def until(ready: Callable[[], bool], what: str, log: Path, *, within_s: float = HANG_S) -> None:
     """Wait for a service, on a busy machine too; fails with the end of its log when it does not answer in time."""
     end = time.monotonic() + within_s
     while not ready():

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.services import HANG_S
+
 PROGRAM = Path(__file__).with_name("slow_farm.py")
 
 
@@ -53,7 +55,7 @@ class Shell:
     def run(self, *words: str) -> tuple[int, str, str]:
         """Exit status, standard output and error of a command."""
         process = self.begin(*words)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG_S)
         return process.returncode, out, err
 
     def json(self, *words: str) -> Any:

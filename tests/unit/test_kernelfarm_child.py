@@ -16,6 +16,7 @@ import pytest
 from kernelfarm import child
 from kernelfarm.child import ChildResult, run_limited
 from kernelfarm.errors import Code, FarmError, Status
+from tests.support.services import HANG_S
 
 REPOSITORY = Path(__file__).parents[2]
 SLEEP_FOREVER = "import time; time.sleep(60)"
@@ -48,7 +49,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until(condition: Any) -> bool:
-    end = time.monotonic() + 5
+    end = time.monotonic() + HANG_S
     while time.monotonic() < end:
         if condition():
             return True
