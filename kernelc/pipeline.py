@@ -131,7 +131,7 @@ def _back(
     _write(payload / WEIGHTS, program.weights.data)
     stages.record("weights", digest.of_bytes(program.weights.data))
     linked, compiled = _link(program, request, entries, work, payload / KERNELS, stages)
-    kernels = gate.require(target, gate.inspect(payload / KERNELS, program.kernels))
+    kernels = gate.require(target, gate.inspect(payload / KERNELS, program.kernels, wide=program.layout.wide))
     found = origins.document((linked, *_runtime(target, work, payload, stages)), compiled)
     _write(payload / links.NAME, canonical.encode(found))
     stages.record("links", digest.of_file(payload / links.NAME))

@@ -32,6 +32,8 @@ class Facts:
     names: tuple[tuple[int, str], ...] = ()
     path: Path | None = None
     """Where the bytes lie, for the disassembly with the features of a target; facts without it prove no feature set."""
+    wide: bool = False
+    """The layout is known to hold values that fill more than half of its blocks, which half a register cannot serve."""
 
     def function_at(self, address: int) -> str:
         """The function of the table that an address lies in, with the distance to its start: "group_conv_3+0x1c"."""
@@ -91,11 +93,14 @@ class Report:
         return value
 
 
-def inspect(path: Path, symbols: Iterable[str] = ()) -> Facts:
-    """Facts of a kernel object; `symbols` name its functions in messages. Raises `FarmError` ELF_INVALID."""
+def inspect(path: Path, symbols: Iterable[str] = (), *, wide: bool = False) -> Facts:
+    """Facts of a kernel object; `symbols` name its functions in messages, `wide` is that of `Facts`.
+
+    Raises `FarmError` ELF_INVALID.
+    """
     facts = elf.read(path)
     names = tuple(sorted((fnv1a(symbol), symbol) for symbol in set(symbols)))
-    return Facts(facts, _scan(path, facts), names, path)
+    return Facts(facts, _scan(path, facts), names, path, wide)
 
 
 def _scan(path: Path, facts: Elf, target: Target | None = None) -> CodeFacts:
@@ -296,18 +301,21 @@ def _feature_set(target: Target, facts: Facts) -> Finding:
 
 
 def _full_width(target: Target, facts: Facts) -> Finding:
-    """Some instruction uses the widest registers, and in loops floating-point arithmetic fills whole registers.
+    """Where loops compute, some instruction uses the widest registers, and their arithmetic fills whole registers.
 
     A straight run of instructions, which runs as a whole, may compute on less only if it computes as many numbers in
     whole registers: no branch that never runs speaks for it. The compiler does so where it adds up the lanes of one
     register; it does that in outer loops too, where nothing else need stand beside it. It makes no loop of its own for
-    the rest of a row, one number at a time, since tensors have their channels in blocks of whole registers.
+    the rest of a row, one number at a time, since tensors have their channels in blocks of whole registers. A model
+    none of whose values fills more than half of a block needs no more than the half registers of `_whole`.
     """
     wanted, uses = target.vector.register_class, facts.code.vectors
+    enough = _whole(target)
     shown = ", ".join(f"{use.register_class} {use.instructions}" for use in uses) or "no vector instruction"
-    if wanted not in {use.register_class for use in uses}:
+    asked = (wanted,) if facts.wide else enough
+    if facts.code.loops and not {use.register_class for use in uses} & {*asked}:
         return Finding(Property.FULL_WIDTH, False, f"no instruction uses {wanted}: {shown}")
-    enough, counts, faults = _whole(target), Counter[str](), []
+    counts, faults = Counter[str](), []
     for run in facts.code.loops:
         counts.update({use.register_class: use.instructions for use in run.uses})
         narrow = [use for use in run.uses if use.register_class not in enough]

@@ -36,7 +36,7 @@ class Property(StrEnum):
     FEATURE_SET = "feature-set"
     """Every instruction belongs to the target's CPU and features."""
     FULL_WIDTH = "full-width"
-    """The widest vector registers of the target are used, and all arithmetic of loops fills whole registers."""
+    """Where loops compute, the target's widest vector registers are used, and their arithmetic fills whole ones."""
     NO_BUILD_PATH = "no-build-path"
     """Nothing in the file names its builder: no path, source, user and host, compiler, needless section."""
 

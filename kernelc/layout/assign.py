@@ -27,6 +27,11 @@ class Layout:
     buffers: Mapping[str, Buffer]
     roots: Mapping[str, str]
 
+    @property
+    def wide(self) -> bool:
+        """Whether some value fills more than half of a block of channels."""
+        return any(2 * buffer.channels > buffer.lanes > 1 for buffer in self.buffers.values())
+
 
 def image(tensor: Tensor, maker: str = "", detail: Mapping[str, str] | None = None) -> tuple[int, int, int]:
     """(channels, height, width) of a value: [1, C, H, W], or [1, C] as one pixel.

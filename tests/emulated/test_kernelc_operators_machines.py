@@ -19,6 +19,7 @@ from tests.e2e import test_kernelc_lowering_operators as operators
 from tests.support import emulated, emulated_kernels, plain_numpy
 from tests.support.backend_graphs import Maker
 from tests.support.kernel_runs import agree
+from toolchains import gate, target
 from toolchains.target import Target
 
 CASES = {**operators.CASES, **images.CASES}
@@ -73,6 +74,15 @@ def check(cases: Sequence[str], goal: Target, folder: Path, machine: Machine | N
     for partitions in CUTS:
         for name, got, again in zip(names, found, built.run(inputs, partitions), strict=True):
             assert got.tobytes() == again.tobytes(), f"{name} depends on how it is cut into {partitions}"
+
+
+@pytest.mark.parametrize("name", ["x86-64-v4", "aarch64"])
+@pytest.mark.parametrize("case", ["conv-1x1-padded", "conv-kernel-taller-than-image", "identity-of-input"])
+def test_a_model_too_small_for_whole_registers_passes_the_gate(case: str, name: str, tmp_path: Path) -> None:
+    goal = target.load(name)
+    built = emulated_kernels.build(graph_of([case])[0], goal, tmp_path)
+
+    gate.require(goal, gate.inspect(built.library, wide=built.program.layout.wide))
 
 
 @pytest.mark.parametrize("name", emulated.NAMES)

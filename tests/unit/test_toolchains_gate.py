@@ -204,12 +204,23 @@ def test_an_object_without_a_property_is_refused_by_its_name(
     assert why in found[lost].evidence
 
 
-def test_narrow_code_is_refused_where_wide_registers_exist(tmp_path: Path) -> None:
-    error = refusal(tmp_path, built("x86-64-v3"), V4)
+def test_narrow_code_is_refused_where_values_fill_wide_registers(tmp_path: Path) -> None:
+    (tmp_path / "kernels.so").write_bytes(built("x86-64-v3"))
 
-    assert error.code is Code.HARDENING_MISSING
-    assert error.detail["property"] == "full-width"
-    assert "no instruction uses zmm: ymm 12" in error.why
+    with pytest.raises(FarmError) as caught:
+        gate.require(V4, gate.inspect(tmp_path / "kernels.so", wide=True))
+
+    assert caught.value.code is Code.HARDENING_MISSING
+    assert caught.value.detail["property"] == "full-width"
+    assert "no instruction uses zmm: ymm 12" in caught.value.why
+
+
+def test_half_a_register_is_enough_where_no_value_fills_more(tmp_path: Path) -> None:
+    (tmp_path / "kernels.so").write_bytes(built("x86-64-v3"))
+
+    found = gate.check(Property.FULL_WIDTH, V4, gate.inspect(tmp_path / "kernels.so"))
+
+    assert (found.holds, found.evidence.split(";")[0]) == (True, "ymm 12")
 
 
 @pytest.mark.parametrize("goal", [V3, V4], ids=lambda goal: goal.name)
