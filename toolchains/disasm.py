@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
-from toolchains import bare, emulator, flow, reach
+from toolchains import bare, emulator, flow, reach, taken
 from toolchains.instructions import CLASSES, READERS, Reader
 from toolchains.loops import Run, arithmetic
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
+from toolchains.taken import Taken
 from toolchains.target import Target
 
 DEBIAN_VERSION = "19.1.7"
@@ -62,6 +63,8 @@ class CodeFacts:
     """Where the instructions start."""
     loops: tuple[Run, ...] = ()
     """Floating-point arithmetic that may run more than once in one call."""
+    taken: tuple[Taken, ...] = ()
+    """Addresses of code that instructions compute."""
 
 
 @cache
@@ -123,13 +126,13 @@ def scan(
     entries: Iterable[int] | None = None,
 ) -> CodeFacts:
     """Disassembles code of a machine, given as (address, bytes); with a `target`, only what its CPU has is decoded, and
-    loops are not looked for.
+    neither loops nor addresses of code are looked for.
 
     `skip` are addresses of words in the code that are no instructions, `entries` as for `parse`. Raises `FarmError`
     TOOL_FAILED, TOOL_MISSING and TOOL_CHANGED for a machine without its disassembler.
     """
     if target is None:
-        return parse(_text(code, machine, MACHINES[machine].objdump), machine, skip, entries)
+        return parse(_text(code, machine, MACHINES[machine].objdump), machine, skip, entries, code)
     return parse(_text(code, machine, _of_target(target)), machine, skip, entries, loops=False)
 
 
@@ -157,9 +160,15 @@ def _of_target(target: Target) -> list[str]:
 
 
 def parse(
-    text: str, machine: str, skip: Iterable[int] = (), entries: Iterable[int] | None = None, *, loops: bool = True
+    text: str,
+    machine: str,
+    skip: Iterable[int] = (),
+    entries: Iterable[int] | None = None,
+    code: taken.Code = (),
+    *,
+    loops: bool = True,
 ) -> CodeFacts:
-    """Facts of llvm-objdump's output.
+    """Facts of llvm-objdump's output; `code` are the bytes in which taken addresses are looked for.
 
     With `entries`, on a machine with constants among its code, only what control flow reaches from them counts.
     """
@@ -196,7 +205,16 @@ def parse(
         listed,
         tuple(found),
         arithmetic(found, widths, steps, entries or (), machine) if loops else (),
+        _taken(text, found, machine, code),
     )
+
+
+def _taken(text: str, found: Mapping[int, str], machine: str, code: taken.Code) -> tuple[Taken, ...]:
+    """Addresses of code that the instructions `found` compute; packets need the braces that these are without."""
+    if not code:
+        return ()
+    whole = {at: line for at, line in lines(text).items() if at in found} if machine == "hexagon" else found
+    return taken.find(flow.units(whole, machine), machine, code)
 
 
 def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, str]:

@@ -16,6 +16,7 @@ from toolchains.elf import TABLE, TILE_TYPE, Elf, Entry
 from toolchains.instructions import CLASSES
 from toolchains.machines import MACHINES
 from toolchains.properties import ProductProperty, Property
+from toolchains.taken import Taken
 from toolchains.target import Target
 
 _PAGE = 65536
@@ -210,12 +211,22 @@ def _note(property_: Property, edge: int) -> Callable[[Target, Facts], Finding]:
 def _no_indirect_branch(_: Target, facts: Facts) -> Finding:
     faults = [(branch.address, f"{branch.text} at {branch.address:#x}") for branch in facts.code.indirect]
     faults += [(at, f"bytes at {at:#x} are no instruction") for at in facts.code.undecoded]
+    faults += [(each.at, f"the address of code at {each.to:#x} is taken at {each.at:#x}") for each in _taken(facts)]
     if facts.elf.named_code:
         fault = f"{facts.elf.named_code} symbols in code, which could hide it from a disassembler"
         return Finding(Property.NO_INDIRECT_BRANCH, False, fault)
     if facts.elf.uncovered_code:
         return Finding(Property.NO_INDIRECT_BRANCH, False, f"{facts.elf.uncovered_code} bytes of code in no section")
     return _first(Property.NO_INDIRECT_BRANCH, faults, facts, f"none in {facts.code.instructions} instructions")
+
+
+def _taken(facts: Facts) -> list[Taken]:
+    """Addresses of code that kernels compute. They have no use for one: only the runtime calls, and by the table alone.
+
+    Where constants stand among the code, what nothing reaches is one, or cannot run.
+    """
+    code, runs = facts.code, frozenset(facts.code.addresses)
+    return [each for each in code.taken if each.to in runs or not MACHINES[facts.elf.machine].literals]
 
 
 def sealed(_: Target, facts: Facts) -> Finding:

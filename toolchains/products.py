@@ -2,21 +2,23 @@
 
 Both hold one call through a pointer, that of a kernel, and KCFI's check stands right before it. A stripped file does
 not say where: the gate follows control flow (`toolchains.flow`) and takes no other indirect branch, nor this one
-without its check. Everything is decoded with the features of the machine's oldest supported CPU alone.
+without its check. It enters wherever somebody else could: what is exported, the entry point, and code whose address
+stands in data or is computed by code that runs (`toolchains.taken`). Everything is decoded with the features of the
+machine's oldest supported CPU alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
-from toolchains import assembler, disasm, elf, flow, gate, runtime_build, system_calls, x86
+from toolchains import assembler, disasm, elf, flow, gate, runtime_build, system_calls, taken, x86
 from toolchains.checked_calls import CHECKS, TRAPS, WINDOW
 from toolchains.elf import TILE_TYPE, Elf
 from toolchains.flow import Flow, Step
@@ -25,6 +27,7 @@ from toolchains.instructions import READERS
 from toolchains.machines import MACHINES
 from toolchains.properties import ProductProperty, Property
 from toolchains.runtime_build import HEADER, LIBRARY, PROGRAM
+from toolchains.taken import Taken
 from toolchains.target import Cpu, Target, load, names
 
 _DECLARED = re.compile(r"\b(media_\w+)\(")
@@ -47,6 +50,10 @@ class Reached:
     flow: Flow
     indirect: tuple[int, ...]
     """Reached instructions that branch through a register or memory, returns excepted."""
+    entries: frozenset[int]
+    """Where it can be entered: from outside (`Elf.entered`), and what `taken` names."""
+    taken: tuple[Taken, ...]
+    """Addresses of code that reached instructions compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +137,56 @@ def _code(data: bytes, machine: str, facts: Elf) -> Reached:
     """
     covered: set[int] = set()
     refused: set[int] = set()
+    cuts = set(facts.entered)
     for _ in range(_ROUNDS):
-        swept = disasm.baseline_lines(_pieces(_without(data, facts, covered, machine), facts), machine)
+        swept = disasm.baseline_lines(_pieces(_without(data, facts, covered, machine), facts, cuts), machine)
         units = flow.units(swept, machine)
         steps = flow.steps(units, machine)
-        found = flow.follow(steps, facts.entered)
+        found, addresses = _followed(units, steps, facts, elf.code(data, facts.segments))
         inside = {at for start in found.reached for at, _ in units[start]}
         wrong = {word for word in covered if any(word + k in inside for k in range(4))}
         refused |= wrong
-        lost = {at - 4 for at in found.missing}
+        lost = {at - 4 for at in found.missing} if machine in _NOPS else set()
         if lost:
             lost |= {to - 4 for step in steps.values() for to in step.calls if to not in units}
         fresh = lost - covered - refused
-        if machine not in _NOPS or not (fresh or wrong):
+        uncut = {each.to for each in addresses} & found.missing - cuts
+        if not (fresh or wrong or uncut):
             break
         covered = (covered | fresh) - wrong
+        cuts |= uncut
     if wrong:
         found = dataclasses.replace(found, missing=found.missing | wrong)
+    entries = frozenset(facts.entered) | {each.to for each in addresses}
     reader = READERS[machine]()
     texts = {at: text for unit in units.values() for at, text in unit}
     indirect = []
-    landed = {to for _, to in (*found.jumps, *found.calls)} | set(facts.entered)
+    landed = {to for _, to in (*found.jumps, *found.calls)} | entries
     for at in sorted(inside):
         if at in landed:  # what stands before it may not have run
             reader.step("")
         if reader.indirect(texts[at]):
             indirect.append(at)
         reader.step(texts[at])
-    return Reached(texts, tuple(sorted(inside)), steps, found, tuple(indirect))
+    return Reached(texts, tuple(sorted(inside)), steps, found, tuple(indirect), entries, addresses)
+
+
+def _followed(
+    units: taken.Units, steps: Mapping[int, Step], facts: Elf, code: taken.Code
+) -> tuple[Flow, tuple[Taken, ...]]:
+    """What runs, and the addresses of code that it computes.
+
+    Whoever gets such an address may enter there, so it is followed from there too, until nothing new is computed.
+    Constants among the code of 32-bit Arm would be followed as well; without NEON their addresses are not taken.
+    """
+    entries, addresses = set(facts.entered), tuple[Taken, ...]()
+    while True:
+        found = flow.follow(steps, entries)
+        addresses = taken.find(units, facts.machine, code, found.reached)
+        fresh = {each.to for each in addresses} - entries
+        if not fresh:
+            return found, addresses
+        entries |= fresh
 
 
 def _without(data: bytes, facts: Elf, words: set[int], machine: str) -> bytes:
@@ -171,11 +200,11 @@ def _without(data: bytes, facts: Elf, words: set[int], machine: str) -> bytes:
     return bytes(changed)
 
 
-def _pieces(data: bytes, facts: Elf) -> list[tuple[int, bytes]]:
+def _pieces(data: bytes, facts: Elf, entries: Iterable[int]) -> list[tuple[int, bytes]]:
     """The code, cut where it can be entered: a sweep that lost its step before finds it again there."""
     found = []
     for address, code in elf.code(data, facts.segments):
-        cuts = [at - address for at in facts.entered if 0 < at - address < len(code)]
+        cuts = [at - address for at in entries if 0 < at - address < len(code)]
         found += [(address + a, code[a:b]) for a, b in pairwise([0, *sorted(cuts), len(code)])]
     return found
 
@@ -223,8 +252,10 @@ def checked(facts: ProductFacts, call: int) -> str:
     own = [at for at in before if at >= first]
     strangers = [at for at, to in code.flow.jumps if first < to <= call and at not in own]
     strangers += [at for at, to in code.flow.calls if first < to <= call]
-    strangers += [at for at in facts.elf.entered if first < at <= call]
-    return f"a branch at {strangers[0]:#x} goes into its check" if strangers else ""
+    if strangers:
+        return f"a branch at {strangers[0]:#x} goes into its check"
+    inside = [at for at in sorted(code.entries) if first < at <= call]
+    return f"it can be entered at {inside[0]:#x}, inside its check" if inside else ""
 
 
 def _no_indirect_branch(_: Target, facts: ProductFacts) -> Finding:
@@ -250,9 +281,19 @@ def _kcfi(_: Target, facts: ProductFacts) -> Finding:
 
 def _landing_pads(_: Target, facts: ProductFacts) -> Finding:
     data, pads = facts.path.read_bytes(), MACHINES[facts.elf.machine].landing_pads
-    first = {at: elf.content(data, facts.elf.segments, at, 4) for at in facts.elf.entered}
-    faults = [(at, f"no landing pad at {at:#x}") for at, found in first.items() if found not in pads]
-    return _found(Property.LANDING_PADS, faults, facts, f"at each of {len(first)} entries")
+    takers = {each.to: f", whose address is taken at {each.at:#x}" for each in reversed(facts.code.taken)}
+    bare = [at for at in facts.code.entries if not any(_starts(data, facts.elf, at, pad) for pad in pads)]
+    faults = [(at, f"no landing pad at {at:#x}{takers.get(at, '')}") for at in bare]
+    shown = f"at each of {len(facts.code.entries)} entries, {len(takers)} of them functions whose address code takes"
+    return _found(Property.LANDING_PADS, faults, facts, shown)
+
+
+def _starts(data: bytes, facts: Elf, address: int, wanted: bytes) -> bool:
+    """Whether these bytes of the file stand at an address."""
+    size = len(wanted)
+    return any(s.covers(address, size) for s in facts.segments) and (
+        elf.content(data, facts.segments, address, size) == wanted
+    )
 
 
 def _exports(_: Target, facts: ProductFacts) -> Finding:
@@ -274,7 +315,8 @@ def _feature_set(target: Target, facts: ProductFacts) -> Finding:
     oldest = dataclasses.replace(target, cpu=Cpu(cpu, cpu, (), ()))
     data, segments = facts.path.read_bytes(), facts.elf.segments
     unknown = [at for at in code.running if "<unknown>" in code.texts[at]]
-    probes = [at for at in unknown if elf.content(data, segments, at, 4) == _PROBES.get(target.machine)][:1]
+    probe = _PROBES.get(target.machine)
+    probes = [at for at in unknown if probe is not None and _starts(data, facts.elf, at, probe)][:1]
     faults = [(at, f"the bytes at {at:#x} are no instruction of {cpu}") for at in unknown if at not in probes]
     forms: dict[str, tuple[str, int]] = {}
     for at in code.running:

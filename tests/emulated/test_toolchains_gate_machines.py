@@ -76,6 +76,8 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("d63f0020"), "blr x1 at"),
         (Property.NO_INDIRECT_BRANCH, code("d65f0020"), "ret x1 at"),
         (Property.NO_INDIRECT_BRANCH, code("d71f0801"), "braa x0, x1 at"),
+        (Property.NO_INDIRECT_BRANCH, code("10000020"), "the address of code at"),  # adr x0, to what is behind
+        (Property.NO_INDIRECT_BRANCH, code("90000000"), "the address of code at 0x10000 is taken"),  # adrp
         (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
         (Property.FEATURE_SET, code("2518e3e0"), "no instruction of cortex-a76"),  # ptrue: SVE
         (Property.FEATURE_SET, code("6e42fc20"), "no instruction of cortex-a76"),  # bfdot
@@ -91,6 +93,7 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("e590f000"), "ldr pc, [r0] at"),
         (Property.NO_INDIRECT_BRANCH, code("e8908002"), "ldm r0, {r1, pc} at"),
         (Property.NO_INDIRECT_BRANCH, code("e081f002"), "add pc, r1, r2 at"),
+        (Property.NO_INDIRECT_BRANCH, code("e24f0004"), "the address of code at"),  # sub r0, pc, #4
         (Property.NO_INDIRECT_BRANCH, code("fa000000"), "blx "),  # to Thumb code, which is not read
         (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
         (Property.FEATURE_SET, code("e710f211"), "no instruction of cortex-a9"),  # sdiv
@@ -100,6 +103,7 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("00018502"), "jr a0 at"),
         (Property.NO_INDIRECT_BRANCH, code("000500e7"), "jalr a0 at"),
         (Property.NO_INDIRECT_BRANCH, code("00430067"), "jr 0x4(t1) at"),
+        (Property.NO_INDIRECT_BRANCH, code("00000317"), "the address of code at"),  # auipc t1, 0
         (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
         (Property.FEATURE_SET, code("40c5f533"), "no instruction of generic-rv64"),  # andn: Zbb
         (Property.FEATURE_SET, code("06110057"), "no instruction of generic-rv64"),  # vandn: Zvbb
@@ -109,17 +113,29 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("50a1c000"), "callr r1 at"),
         (Property.NO_INDIRECT_BRANCH, code("5342c000"), "if (p0) jumpr:nt r2 at"),
         (Property.NO_INDIRECT_BRANCH, code("52a3c000"), "hintjr(r3) at"),
+        (Property.NO_INDIRECT_BRANCH, code("6a49c200"), "the address of code at"),  # r0 = add(pc,#4)
         (Property.FEATURE_SET, code("1c42c100"), "no instruction of hexagonv67"),  # HVX
         (Property.FEATURE_SET, code("50c1c000"), "no instruction of hexagonv67"),  # v73
     ],
 }
 CASES = [(name, *case) for name in emulated.NAMES for case in (*COMMON, *OWN[name])]
+CONSTANT = code("e24f000c")
+"""sub r0, pc, #12: the address of the word before the function, which never runs."""
 
 
 def findings(folder: Path, name: str, data: bytes) -> dict[Property, gate.Finding]:
     (folder / "kernels.so").write_bytes(data)
     report = gate.report(emulated.load(name), gate.inspect(folder / "kernels.so"))
     return {finding.property: finding for finding in report.findings}
+
+
+def test_armv7_may_take_the_address_of_a_constant_among_the_code(tmp_path: Path) -> None:
+    data = CONSTANT(built("armv7"))
+
+    found = findings(tmp_path, "armv7", data)[Property.NO_INDIRECT_BRANCH]
+
+    assert found.holds
+    assert len(gate.inspect(tmp_path / "kernels.so").code.taken) == 1
 
 
 @pytest.mark.parametrize("name", emulated.NAMES)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernelfarm.errors import FarmError
-from tests.support import emulated, product_changes
+from tests.support import device, emulated, product_changes
 from tests.support.product_changes import Case
 from toolchains import products, runtime_build, zig
 from toolchains.properties import ProductProperty, Property
@@ -61,6 +61,52 @@ def test_products_without_canaries_are_refused(tmp_path: Path, monkeypatch: pyte
         products.require_both(goal, tmp_path / "out")
 
     assert caught.value.detail["property"] == "stack-protector"
+
+
+@pytest.mark.parametrize("name", emulated.NAMES)
+def test_functions_handed_on_by_their_address_alone_are_followed(tmp_path: Path, name: str) -> None:
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+
+    facts = product_changes.handing(tmp_path, goal)
+
+    assert product_changes.found_in(goal, facts, Property.NO_INDIRECT_BRANCH).holds
+    assert len(facts.elf.entered) == 1
+    assert len({taken.to for taken in facts.code.taken} & set(facts.code.running)) == 2
+
+
+@pytest.mark.parametrize("name", emulated.NAMES)
+def test_an_indirect_branch_behind_an_address_taken_in_code_is_found(tmp_path: Path, name: str) -> None:
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+    facts = product_changes.handing(tmp_path, goal, "KF_TEST_JUMP")
+
+    found = product_changes.found_in(goal, facts, Property.NO_INDIRECT_BRANCH)
+
+    assert not found.holds
+    assert found.function.startswith(f"{facts.code.taken[1].to:#x}+")
+    assert "it has no check before it" in found.evidence
+
+
+def test_a_function_without_a_pad_whose_address_code_takes_is_refused_by_name_and_offset(tmp_path: Path) -> None:
+    goal = emulated.load("aarch64")
+    emulated.prefix(goal)
+    facts = product_changes.handing(tmp_path, goal, "KF_TEST_BARE")
+
+    found = product_changes.found_in(goal, facts, Property.LANDING_PADS)
+
+    bare = facts.code.taken[1]
+    assert (found.holds, found.function, found.offset) == (False, f"{bare.to:#x}+0x0", bare.to)
+    assert found.evidence == f"no landing pad at {bare.to:#x}, whose address is taken at {bare.at:#x}"
+
+
+@pytest.mark.parametrize("name", emulated.NAMES)
+def test_products_take_no_address_of_code_outside_of_data(name: str) -> None:
+    goal = emulated.load(name)
+    emulated.prefix(goal)
+
+    for product in (runtime_build.LIBRARY, runtime_build.PROGRAM):
+        assert products.inspect(device.runtime(goal) / product).code.taken == ()
 
 
 LATER: dict[str, dict[str, Any]] = {

@@ -170,3 +170,24 @@ def finding(
     (folder / name).write_bytes(damage(path.read_bytes(), products.inspect(path)))
     report = products.report(goal, products.inspect(folder / name))
     return next(finding for finding in report.findings if finding.property is wanted)
+
+
+def handing(folder: Path, goal: Target, *defines: str) -> ProductFacts:
+    """Facts of runtime/tests/taken.c as a library: what it does with functions, only their address tells."""
+    zig.compile_c(
+        Path("tests/taken.c"),
+        folder / "taken.o",
+        goal,
+        root=device.RUNTIME,
+        cpu=goal.cpu.baseline,
+        includes=device.INCLUDES,
+        defines=defines,
+    )
+    script = "MEDIA_1 { global: media_*; local: *; };\n"
+    zig.link([folder / "taken.o"], folder / LIBRARY, ["-shared", *MACHINES[goal.machine].link], version_script=script)
+    return products.inspect(folder / LIBRARY)
+
+
+def found_in(goal: Target, facts: ProductFacts, wanted: Property) -> products.Finding:
+    """What the gate says of a property."""
+    return next(finding for finding in products.report(goal, facts).findings if finding.property is wanted)

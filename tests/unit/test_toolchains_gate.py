@@ -138,6 +138,7 @@ DAMAGE: list[tuple[Property, Callable[[bytes], bytes], str]] = [
     (Property.NO_INDIRECT_BRANCH, in_padding(b"\xff\xe0"), "*%rax"),
     (Property.NO_INDIRECT_BRANCH, in_padding(b"\xff\x14\x25\0\0\0\0"), "callq"),
     (Property.NO_INDIRECT_BRANCH, in_padding(b"\x3e\xff\xe1"), "*%rcx"),
+    (Property.NO_INDIRECT_BRANCH, instruction(b"\x48\x8d\x05\0\0\0\0"), "the address of code at 0x1001b is taken at"),
     (Property.FEATURE_SET, instruction(b"\x62\xf1\x74\x48\x58\xc2"), "encoded as AVX-512"),
     (Property.FEATURE_SET, instruction(b"\x62\xf1\x74\x28\x58\xc2"), "encoded as AVX-512"),  # on ymm
     (Property.FEATURE_SET, instruction(b"\xc4\xe3\x69\x48\xd9\x40"), "needs xop"),  # XOP

@@ -112,6 +112,69 @@ def test_a_jump_into_the_check_is_refused(tmp_path: Path) -> None:
     assert "goes into its check" in found.evidence
 
 
+def test_an_address_taken_inside_the_check_is_refused(tmp_path: Path) -> None:
+    def damage(data: bytes, facts: products.ProductFacts) -> bytes:
+        at = product_changes.start(facts) + 4
+        take = b"\x48\x8d\x05" + (facts.code.indirect[0] - at - 7).to_bytes(4, "little", signed=True)
+        return product_changes.put(data, product_changes.offset(facts, at), take)
+
+    found = product_changes.finding(tmp_path, device.TARGET, LIBRARY, damage, Property.NO_INDIRECT_BRANCH)
+
+    assert not found.holds
+    assert "it can be entered at" in found.evidence
+
+
+def test_where_code_takes_an_address_an_instruction_must_start(tmp_path: Path) -> None:
+    def damage(data: bytes, facts: products.ProductFacts) -> bytes:
+        segment = next(s for s in facts.elf.segments if "x" in s.access)
+        at = product_changes.start(facts) + 4
+        last = segment.address + segment.file_size - 1
+        take = b"\x48\x8d\x05" + (last - at - 7).to_bytes(4, "little", signed=True)
+        return product_changes.put(data, product_changes.offset(facts, at), take)
+
+    lost = (Property.NO_INDIRECT_BRANCH, Property.LANDING_PADS)
+    found = [product_changes.finding(tmp_path, device.TARGET, PROGRAM, damage, wanted) for wanted in lost]
+
+    assert [finding.holds for finding in found] == [False, False]
+
+
+def test_functions_handed_on_by_their_address_alone_have_pads_and_are_followed(tmp_path: Path) -> None:
+    facts = product_changes.handing(tmp_path, device.TARGET)
+
+    pads = product_changes.found_in(device.TARGET, facts, Property.LANDING_PADS)
+    assert (pads.holds, pads.evidence) == (
+        True,
+        "at each of 3 entries, 2 of them functions whose address code takes",
+    )
+    assert len(facts.elf.entered) == 1
+    assert {taken.to for taken in facts.code.taken} <= set(facts.code.running)
+
+
+def test_a_function_without_a_pad_whose_address_code_takes_is_refused_by_name_and_offset(tmp_path: Path) -> None:
+    facts = product_changes.handing(tmp_path, device.TARGET, "KF_TEST_BARE")
+
+    found = product_changes.found_in(device.TARGET, facts, Property.LANDING_PADS)
+
+    bare = facts.code.taken[1]
+    assert (found.holds, found.function, found.offset) == (False, f"{bare.to:#x}+0x0", bare.to)
+    assert found.evidence == f"no landing pad at {bare.to:#x}, whose address is taken at {bare.at:#x}"
+
+
+def test_an_indirect_branch_behind_an_address_taken_in_code_is_found(tmp_path: Path) -> None:
+    facts = product_changes.handing(tmp_path, device.TARGET, "KF_TEST_JUMP")
+
+    found = product_changes.found_in(device.TARGET, facts, Property.NO_INDIRECT_BRANCH)
+
+    assert not found.holds
+    assert found.function.startswith(f"{facts.code.taken[1].to:#x}+")
+    assert "it has no check before it" in found.evidence
+
+
+def test_products_take_no_address_of_code_outside_of_data() -> None:
+    for name in (LIBRARY, PROGRAM):
+        assert products.inspect(device.runtime() / name).code.taken == ()
+
+
 def test_a_program_exports_nothing(tmp_path: Path) -> None:
     shutil.copyfile(device.runtime() / LIBRARY, tmp_path / PROGRAM)
 
