@@ -46,8 +46,9 @@ test: setup models tools-if-possible ## every test that needs no service (10 to 
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not bar and not services" tests
 
 # A file's tests share a Docker Engine and look for what they leave on this machine: no two workers share a file.
+# Files are begun in the order of tests/conftest.py, not those with most tests first.
 integration: setup models tools ## every test that needs services, as root: Redis, PostgreSQL, Docker, a registry (20 to 40 minutes on two cores, a first licence scan included)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "services and not bar" tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "services and not bar" tests
 
 check: setup ## lint, format, types, layers, lock freshness
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
+from sbom import iri
 from sbom.parts import Bill, Hashes, Part
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def faults(document: str, most: int = 5) -> list[str]:
 
 @cache
 def _validator() -> JsonStrictValidator:
-    from cyclonedx.validation.json import JsonStrictValidator  # a second of imports: only who validates pays for it
+    with iri.checked_when_met():
+        from cyclonedx.validation.json import JsonStrictValidator  # much to import: only who validates pays for it
 
     return JsonStrictValidator(VERSION)  # it reads its schema once
 

@@ -1,8 +1,8 @@
 """ScanCode over files, in a limited child process of its own environment; what it finds is kept by content.
 
-`make scan-tools` installs it into build/scan from requirements/scan.txt. Results are a function of the bytes and of
-that lock: a file's name is hidden from it. A run that ends badly is halved until the file that ends it stands alone,
-once an empty file has shown that the scanner itself works.
+`make scan-tools` installs it into build/scan from requirements/scan.txt; `_scancode.py` starts it in there. Results are
+a function of the bytes and of that lock: a file's name is hidden from it. A run that ends badly is halved until the
+file that ends it stands alone, once an empty file has shown that the scanner itself works.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from sbom.licence.nouns import MOST_MATCHES, Match, Outcome, Scan, Scanner
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "scan"
 """Where `make scan-tools` installs the scanner."""
+_START = Path(__file__).with_name("_scancode.py")
 STAMP = "scanner.json"
 """What it installed: a `Scanner`."""
 FILE_S = 300
-"""Seconds that ScanCode may take for one file: the largest of zig's takes 20 on an idle core."""
+"""Seconds that ScanCode may take for one file: the largest of zig's takes four on an idle core."""
 _HARD = 2.5
 """ScanCode stops to look for licences in a file after its time limit divided by this, and says nothing of it: what it
 found until then looks like a whole result. Only the time that it reports for the file tells (seen in 32.5.0)."""
@@ -70,7 +71,7 @@ def installed(folder: Path = FOLDER) -> Tools:
             "Run `make scan-tools` in the farm's source folder.",
         )
     found = canonical.from_json(Scanner, canonical.loads(stamp.read_bytes(), name=STAMP), name=STAMP)
-    return Tools(found, (str(folder / "bin" / "python"), "-I", str(program)))
+    return Tools(found, (str(folder / "bin" / "python"), "-I", str(_START)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tests.support.product import Product
 from tests.support.sealed_farm import GONE_S, Made, SealedFarm, differences, made_of
 from toolchains import target
 
-pytestmark = [pytest.mark.services, pytest.mark.bar, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 CELLS = [(model.name, name) for model in models.MODELS for name in target.names()]
 BUILD_S = 3000.0

@@ -20,7 +20,7 @@ from farm.logs import log_path
 from kernelfarm import digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Model, Options, RunState
-from tests.support import farms, sandboxes, sealed_host
+from tests.support import farms, payloads, sandboxes, sealed_host
 from tests.support.gate_server import GateServer
 from tests.support.services import HANG_S
 from toolchains import target
@@ -64,7 +64,7 @@ def test_a_host_compiles_in_the_sandbox_that_the_execution_names(gate_server: Ga
     assert len({run, elsewhere, bare}) == 3
     # When a host works that has this sandbox and nothing else
     worker.prepare(tmp_path / "in", sealed, farm.store, 1)
-    farms.write_result(tmp_path / "in", tmp_path / "out")
+    payloads.write_result(tmp_path / "in", tmp_path / "out")
     files = {
         str(path.relative_to(tmp_path / "out")): base64.b64encode(path.read_bytes()).decode()
         for path in sorted((tmp_path / "out").rglob("*"))

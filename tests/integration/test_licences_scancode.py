@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kernelfarm.errors import FarmError
 from sbom import notice
 from sbom.licence import policy, scan
 from sbom.licence.judge import judge
-from sbom.licence.nouns import Decision, Finding, Material, Piece, Role, Scan
+from sbom.licence.nouns import Decision, Finding, Material, Outcome, Piece, Role, Scan
 from sbom.licence.scan import Results, Tools
 from tests.support import release_sequence
 from toolchains import runtime_build, target, zig
@@ -60,6 +61,35 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {path.name: path for path in folder.iterdir() if path.suffix in (".c", ".o", ".txt")}
     own = [path for path in runtime_build.source_root().rglob("*") if path.suffix in (".c", ".h", ".zig", ".def")]
     return found | {f"runtime/{path.name}": path for path in own if path.parent.name != "tests"}
+
+
+def spoilt(text: str) -> str:
+    """A licence's text with wrong words, so that it takes approximate matching to find it."""
+    draw = random.Random(3)
+    return "\n".join(
+        " ".join(f"w{draw.randrange(5000)}" if draw.random() < 0.04 else word for word in line.split())
+        for line in text.splitlines()
+    )
+
+
+def test_the_short_cut_finds_what_scancode_finds_by_itself(
+    tools: Tools, files: dict[str, Path], tmp_path: Path
+) -> None:
+    # Given files of all kinds, among them licences that no rule has word by word
+    licences = [tmp_path / text.name for text in sorted(notice.TEXTS.iterdir())]
+    for path in licences:
+        path.write_text(spoilt((notice.TEXTS / path.name).read_text(encoding="utf-8")))
+    chosen = [*(files[name] for name in (*PLANTED, "string.o", "runtime/bytes.c", "runtime/crypto.zig")), *licences]
+    paths = {digest.of_file(path): path for path in chosen}
+    plain = replace(tools, argv=(*tools.argv[:2], str(scan.FOLDER / "bin" / "scancode")))
+    assert plain.argv != tools.argv
+
+    short = scan.scan(paths, tools, Results(tmp_path / "short", tools.identity), tmp_path)
+    whole = scan.scan(paths, plain, Results(tmp_path / "whole", tools.identity), tmp_path)
+
+    assert short == whole
+    assert {found.outcome for found in short.values()} == {Outcome.DONE}
+    assert all(any(match.score < 100 for match in short[digest.of_file(path)].matches) for path in licences)
 
 
 def huge() -> str:

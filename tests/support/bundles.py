@@ -11,10 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from farm import verify
 from farm.bundle import PayloadInput, WrittenBundle, write_bundle
-from kernelfarm import canonical, device, digest, nouns, oci_bundle
-from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
-from kernelfarm.golden import Case, Golden
-from kernelfarm.links import Input, Linked, Links, Origin, Source
+from kernelfarm import device, digest, nouns, oci_bundle
+from kernelfarm.links import Links
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from sbom import document, notice
 from sbom.making import Making
@@ -23,28 +21,12 @@ from signing import verify as rules
 from signing.client import Signer
 from signing.keys import PublicKey
 from signing.statement import Provenance, Statement
-from toolchains import features, target
+from tests.support.payloads import LINKS, MODEL, TOOLS, compiled
+from toolchains import target
 
 TARGETS = ("x86-64-v3", "x86-64-v4")
-TOOLS = (nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),)
-MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
-GOLDEN = Golden((12,), (8,), (Case((0,), (bytes(8),)), Case((1 << 32,), (bytes(8),)))).to_bytes()
-"""For one input of three values and one output of two, which is expected to be 0."""
 WORKER = {"name": "first-host", "worker": "first-host-1"}
 """Who compiled such a payload."""
-SOURCE = Source("runtime/src/api.c", digest.of_bytes(b"api"), 3)
-LINKS = Links(
-    (
-        Linked("kernels.so", (Input("kf_1.o", digest.of_bytes(b"kf"), Origin.MODEL, 2, (".text",)),)),
-        Linked(
-            "libmedia_engine.so",
-            (made := Input("src-api.o", digest.of_bytes(b"o"), Origin.SOURCES, 1, (".text",), (SOURCE.name,)),),
-        ),
-        Linked("media-run", (made,)),
-    ),
-    (SOURCE,),
-)
-"""What such a payload says that it was linked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,46 +67,6 @@ def described(folder: Path, name: str, *, model: nouns.Model = MODEL) -> Path:
     """The payload in a folder with notices and a bill of materials that fit what is in it now."""
     (folder / "NOTICE").write_bytes(notice.describe(folder))
     (folder / "sbom.cdx.json").write_bytes(document.describe(folder, Making(model, name, recipe(name, model=model))))
-    return folder
-
-
-def compiled(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = "", links: Links = LINKS) -> Path:
-    """What a compile would leave of such a payload: all but the notices and the bill of materials."""
-    found = target.load(name)
-    folder.mkdir(parents=True)
-    kernels = f"kernels for {name} {salt}".encode()
-    weights = b"weights" * 8
-    blobs = (
-        Blob(BlobKind.KERNELS, digest.of_bytes(kernels), len(kernels)),
-        Blob(BlobKind.WEIGHTS, digest.of_bytes(weights), len(weights)),
-        Blob(BlobKind.GOLDEN, digest.of_bytes(GOLDEN), len(GOLDEN)),
-    )
-    mask = features.mask(found.machine, found.cpu.required)
-    header = PayloadHeader(name, 62, (Variant(mask, found.preference, 0, 1),), blobs)
-    config = {
-        "schema": "payload/1",
-        "model": {"name": model.name, "digest": model.digest},
-        "target": {"name": name, "digest": found.digest},
-        "ir_version": device.IR_VERSION,
-        "abi_version": device.ABI_VERSION,
-        "tools": {tool.name: {"version": tool.version, "digest": tool.digest} for tool in TOOLS},
-        "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 3]}],
-        "outputs": [{"name": "y", "dtype": "f32", "shape": [1, 2]}],
-    }
-    files = {
-        "config.json": canonical.dumps(config),
-        "golden.bin": GOLDEN,
-        "hardening.json": canonical.dumps({"schema": "hardening/1"}),
-        "kernels.so": kernels,
-        "libmedia_engine.so": b"library",
-        "links.json": canonical.encode(links),
-        "media-run": f"program of {name}".encode(),
-        "media.hdr": header.to_bytes(),
-        "media_engine.h": b"#define MEDIA_API_VERSION 1u\n",
-        "weights.bin": weights,
-    }
-    for title, data in files.items():
-        (folder / title).write_bytes(data)
     return folder
 
 

@@ -25,7 +25,7 @@ from kernelfarm.child import ChildResult
 from kernelfarm.nouns import Execution, Model, Options, TargetRef, ToolIdentity
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
-from tests.support import bundles
+from tests.support import payloads
 from tests.support.services import HANG_S
 from toolchains import target
 
@@ -119,24 +119,10 @@ class Compiler:
         if self.error is not None:
             raise self.error
         out = scratch / "out"
-        write_result(scratch / "in", out, salt=self.salt)
+        payloads.write_result(scratch / "in", out, salt=self.salt)
         if self.spoil is not None:
             self.spoil(out)
         return result.accept(out), ChildResult(0, None, False, 123 << 20)
-
-
-def write_result(in_dir: Path, out: Path, *, salt: str = "") -> None:
-    """What a compile child leaves: a payload for the request in `in_dir`, and result.json."""
-    request = canonical.loads((in_dir / "request.json").read_bytes(), strict=True)
-    model = (in_dir / request["model"]).read_bytes()
-    noun = Model(request["model_name"], digest.of_bytes(model), len(model))
-    folder = bundles.compiled(out / "payload", request["target"]["name"], model=noun, salt=salt)
-    files = {
-        path.name: {"digest": digest.of_file(path), "size": path.stat().st_size} for path in sorted(folder.iterdir())
-    }
-    stages = [{"name": "import", "digest": digest.of_bytes(model)}]
-    document = {"schema": result.SCHEMA, "files": files, "stages": stages}
-    (out / "result.json").write_bytes(canonical.dumps(document))
 
 
 def worker(farm: Session, runner: Runner, *, name: str = "w1") -> Worker:

@@ -17,7 +17,7 @@ from containers.bubblewrap import BubblewrapRunner
 from containers.runner import Limits
 from kernelfarm import canonical, files
 from kernelfarm.errors import FarmError
-from tests.support import farms, services
+from tests.support import payloads, services
 from tests.support.small_image import SmallImage, small_image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ def fill(folder: Path) -> None:
     (folder / "request.json").write_bytes(canonical.dumps(request))
     (folder / "model.onnx").write_bytes(b"a model")
     (folder / "good").mkdir()
-    farms.write_result(folder, folder / "good")
+    payloads.write_result(folder, folder / "good")
 
 
 def image() -> SmallImage:

@@ -48,9 +48,9 @@ def main() -> None:
     while mode == "forever" or not (marks / "go").exists():
         time.sleep(0.02)
     sys.path.insert(0, str(ROOT))
-    from tests.support import farms
+    from tests.support import payloads
 
-    farms.write_result(Path(sys.argv[1]), Path(sys.argv[2]), salt=mode)
+    payloads.write_result(Path(sys.argv[1]), Path(sys.argv[2]), salt=mode)
 
 
 if __name__ == "__main__":

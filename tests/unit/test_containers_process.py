@@ -14,15 +14,15 @@ from containers.process import ProcessRunner
 from containers.runner import Limits, Progress
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError
-from tests.support import farms
+from tests.support import payloads
 
 SMALL = Limits(cpu_s=20, wall_s=20.0, address_space=1 << 30, file_size=1 << 20)
 GOOD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.support import farms
-farms.write_result(Path(sys.argv[1]), Path(sys.argv[2]))
+from tests.support import payloads
+payloads.write_result(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 
 
@@ -47,7 +47,7 @@ def failure_of(scratch: Path, script: str, **options: Any) -> FarmError:
 
 
 def test_a_good_compile_is_accepted(scratch: Path) -> None:
-    root = str(Path(farms.__file__).parents[2])
+    root = str(Path(payloads.__file__).parents[2])
     accepted, ended = run(scratch, GOOD.format(root=root), limits=Limits())
     assert accepted.folder == scratch / "out/payload"
     assert ended.ok

@@ -13,7 +13,7 @@ from farm.payload import MEDIA_TYPES
 from kernelfarm import canonical, digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
-from tests.support import farms
+from tests.support import payloads
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def out(tmp_path: Path) -> Path:
     request = {"model": "model.onnx", "model_name": "cls", "target": {"name": "x86-64-v3"}}
     (inside / "request.json").write_bytes(canonical.dumps(request))
     (inside / "model.onnx").write_bytes(b"a model")
-    farms.write_result(inside, tmp_path / "out")
+    payloads.write_result(inside, tmp_path / "out")
     return tmp_path / "out"
 
 

@@ -15,7 +15,7 @@ from farm.payload import MEDIA_TYPES
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.store import ContentStore
-from tests.support import farms
+from tests.support import farms, payloads
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def job(tmp_path: Path) -> Job:
 def accepted(tmp_path: Path, job: Job) -> Accepted:
     store = ContentStore(tmp_path / "store")
     worker.prepare(tmp_path / "in", job, store, 1)
-    farms.write_result(tmp_path / "in", tmp_path / "out")
+    payloads.write_result(tmp_path / "in", tmp_path / "out")
     return result.accept(tmp_path / "out")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,6 +57,36 @@ def test_it_is_valid_by_the_strict_schema_and_canonical(folder: Path) -> None:
     assert cyclonedx.faults(data.decode()) == []
     assert canonical.dumps(canonical.loads(data, strict=True)) == data
     assert json.loads(data)["specVersion"] == "1.6"
+
+
+def with_address(folder: Path, url: str) -> str:
+    bill = bill_of(folder)
+    bill["components"][0]["externalReferences"] = [{"type": "website", "url": url}]
+    return json.dumps(bill)
+
+
+def test_addresses_of_others_are_checked(folder: Path) -> None:
+    assert cyclonedx.faults(with_address(folder, "https://example.org/été?a=1#b")) == []
+    assert cyclonedx.faults(with_address(folder, "a/b")) == []
+    assert "'http://[bad' is not valid" in cyclonedx.faults(with_address(folder, "http://[bad"))[0]
+
+
+@pytest.mark.parametrize(("url", "loaded"), [("", "False"), ("https://example.org", "True")])
+def test_the_check_of_addresses_is_loaded_for_the_first_one(
+    folder: Path, tmp_path: Path, url: str, loaded: str
+) -> None:
+    (tmp_path / "bill.json").write_text(with_address(folder, url) if url else json.dumps(bill_of(folder)))
+    code = """
+import pathlib, sys
+from sbom import cyclonedx
+assert cyclonedx.faults(pathlib.Path(sys.argv[1]).read_text()) == []
+print("rfc3987_syntax" in sys.modules)
+"""
+    words = [sys.executable, "-c", code, tmp_path / "bill.json"]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == loaded
 
 
 def test_every_file_has_both_hashes_of_its_bytes(folder: Path) -> None:
