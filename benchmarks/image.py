@@ -18,6 +18,7 @@ from typing import Any
 from containers import image
 from containers.bubblewrap import BubblewrapRunner
 from containers.image import Image, code
+from containers.image.code import Code
 from containers.runner import Progress, Runner
 from farm import models
 from kernelfarm import canonical
@@ -61,10 +62,12 @@ def builds(built: Image) -> dict[str, float]:
     return {"cold": cold, "warm": warm}
 
 
-def edits(built: Image, runner_of: RunnerOf = BubblewrapRunner) -> dict[str, list[float]]:
+def edits(
+    built: Image, runner_of: RunnerOf = BubblewrapRunner, *, turns: int = REPEATS, home: Home = SHARED
+) -> dict[str, list[float]]:
     """Seconds from an edit of a compiler file to the compiler's first word, and to the end of a first small compile.
 
-    `runner_of` makes the runner over an image and a folder of our own code.
+    `runner_of` makes the runner over an image and a folder of our own code, which is unpacked in `home`.
     """
     first_words, ends = [], []
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
@@ -72,12 +75,12 @@ def edits(built: Image, runner_of: RunnerOf = BubblewrapRunner) -> dict[str, lis
         for room in code.ROOMS:
             shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
         model = _model(Path(name))
-        expected, _first = _compile(built, model, source, Path(name) / "before", runner_of)
-        for turn in range(REPEATS):
+        expected, _first = _compile(built, model, code.unpacked(home, source), Path(name) / "before", runner_of)
+        for turn in range(turns):
             with (source / "kernelc" / "pipeline.py").open("a") as stream:
                 stream.write(f"# edit {turn}\n")
             start = time.monotonic()
-            found, first = _compile(built, model, source, Path(name) / f"turn-{turn}", runner_of)
+            found, first = _compile(built, model, code.unpacked(home, source), Path(name) / f"turn-{turn}", runner_of)
             ends.append(time.monotonic() - start)
             first_words.append(first - start)
             if found != expected:
@@ -92,7 +95,7 @@ def _model(folder: Path) -> bytes:
     return store.get_bytes(taken.model.digest)
 
 
-def _compile(built: Image, model: bytes, source: Path, scratch: Path, runner_of: RunnerOf) -> tuple[Digest, float]:
+def _compile(built: Image, model: bytes, own: Code, scratch: Path, runner_of: RunnerOf) -> tuple[Digest, float]:
     """The payload of a small model, and when the compiler said its first word."""
     (scratch / "in").mkdir(parents=True)
     (scratch / "in" / "model.onnx").write_bytes(model)
@@ -111,8 +114,7 @@ def _compile(built: Image, model: bytes, source: Path, scratch: Path, runner_of:
         del progress
         words.append(time.monotonic())
 
-    runner = runner_of(built, code.unpacked(SHARED, source).folder)
-    accepted, _ended = runner.compile_in(scratch, on_progress=hear)
+    accepted, _ended = runner_of(built, own.folder).compile_in(scratch, on_progress=hear)
     return canonical.digest_of(accepted.files), words[0]
 
 

@@ -1,6 +1,8 @@
-"""The first process of ours inside a sandbox; given to its Python as text: `python -I -S -c SOURCE SPEC`.
+"""The first process inside a sandbox, number 1; given to its Python as text: `python -I -S -c SOURCE SPEC`.
 
-It sets what can only be set inside, starts the program, and ends with it: with its status, 128 + N after signal N.
+It sets what can only be set inside, starts the program, and ends with it, and with all that the program started: with
+its status, 128 + N after signal N. The filter of system calls is upon this process too and nobody may look into it:
+the program is the same user, and what it could write into an unfiltered process would run there.
 Standard input may be a line to the worker (`silence_s` is not 0): it says something all the time; when it ends or is
 silent for so many seconds, the worker or the engine between is gone, and everything stops with status LOST. Standard
 library only.
@@ -24,6 +26,7 @@ import time
 from typing import Any
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
+_PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
@@ -47,6 +50,10 @@ def main() -> int:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal, ctrl-C is for the program
     signal.alarm(max(1, int(spec["wall_s"])))
+    try:
+        _close(spec["filter"])
+    except OSError as reason:
+        return _not_started(spec, reason)
     child = os.fork()
     if child == 0:
         _become(spec)
@@ -96,14 +103,25 @@ def _become(spec: dict[str, Any]) -> None:
         os.umask(0o022)
         for name, value in sorted(spec["limits"].items()):
             resource.setrlimit(getattr(resource, name), (value, value))
-        _fix_addresses()
-        if spec["filter"]:
-            _load(base64.b64decode(spec["filter"]))
         os.execve(spec["argv"][0], spec["argv"], dict(os.environ))
     except (OSError, ValueError) as reason:
-        os.write(2, f"the sandbox could not start {spec['argv'][0]}: {reason}\n".encode())
+        _not_started(spec, reason)
     finally:
         os._exit(_NOT_STARTED)
+
+
+def _not_started(spec: dict[str, Any], reason: Exception) -> int:
+    os.write(2, f"the sandbox could not start {spec['argv'][0]}: {reason}\n".encode())
+    return _NOT_STARTED
+
+
+def _close(program: str) -> None:
+    """Close this process, and those that it will start, to what none of them needs."""
+    _fix_addresses()
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, *[ctypes.c_ulong(0)] * 4) != 0:
+        raise OSError(ctypes.get_errno(), "the memory of the sandbox's first process could not be closed")
+    if program:
+        _load(base64.b64decode(program))
 
 
 def _fix_addresses() -> None:

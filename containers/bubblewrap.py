@@ -73,19 +73,20 @@ class BubblewrapRunner:
             runner.require_output(out_dir, bounds)
             require_memory(launcher, bounds)
 
-        raw = child.run_limited(
-            self.sandbox(scratch, bounds, objects=objects),
-            env={},
-            cwd=Path("/"),
-            cpu_s=bounds.cpu_s,
-            wall_s=bounds.wall_s,
-            address_space=bounds.address_space,
-            file_size=bounds.file_size,
-            log_path=log_path,
-            on_line=lines,
-            on_look=on_look,
-            look_s=runner.LOOK_S,
-        )
+        with sealed.holding(NAME, self.image, self.code):
+            raw = child.run_limited(
+                self.sandbox(scratch, bounds, objects=objects),
+                env={},
+                cwd=Path("/"),
+                cpu_s=bounds.cpu_s,
+                wall_s=bounds.wall_s,
+                address_space=bounds.address_space,
+                file_size=bounds.file_size,
+                log_path=log_path,
+                on_line=lines,
+                on_look=on_look,
+                look_s=runner.LOOK_S,
+            )
         ended = (
             raw
             if raw.status is None
@@ -99,9 +100,9 @@ class BubblewrapRunner:
         """As `containers.runner.Runner`."""
         sealed.prepare(scratch, None)
         program = sealed.shell(self.image, words)
-        return subprocess.run(
-            self.sandbox(scratch, limits, program=program, on_terminal=True), env={}, check=False
-        ).returncode
+        with sealed.holding(NAME, self.image, self.code):
+            argv = self.sandbox(scratch, limits, program=program, on_terminal=True)
+            return subprocess.run(argv, env={}, check=False).returncode
 
     def sandbox(
         self,
@@ -151,15 +152,18 @@ class BubblewrapRunner:
 
 
 _WALLS = (
-    *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
+    *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--as-pid-1"),
     *("--uid", str(sealed.USER), "--gid", str(sealed.USER), "--hostname", sealed.HOST_NAME),
     *("--cap-drop", "ALL", "--clearenv", "--chdir", "/"),
 )
 
 
 def _own_mounts(limits: Limits) -> list[str]:
-    """/dev is a tmpfs without a limit of its own, so nothing may be written there."""
-    words = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    """/dev is a tmpfs without a limit of its own, so nothing may be written there.
+
+    Nor may /dev/zero be there: mapped as shared, it is memory that no process shows (`containers.seccomp`).
+    """
+    words = ["--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero", "--remount-ro", "/dev"]
     return [*words, "--perms", "1777", "--size", str(limits.temporary), "--tmpfs", sealed.TEMPORARY]
 
 

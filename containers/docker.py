@@ -88,7 +88,7 @@ class DockerRunner:
         """As `containers.runner.Runner`."""
         bounds = limits or Limits()
         out_dir = sealed.prepare(scratch, objects)
-        with connected(self.engine) as client:
+        with sealed.holding(NAME, self.image, self.code), connected(self.engine) as client:
             _require_image(client, self.image)
             settings = self._settings(scratch, bounds, objects, tag)
             with child.LogFile(log_path) as log, _container(client, settings) as container:
@@ -104,7 +104,7 @@ class DockerRunner:
         """As `containers.runner.Runner`."""
         sealed.prepare(scratch, None)
         program = sealed.command(self.image, sealed.shell(self.image, words), limits, resources={}, report=False)
-        with connected(self.engine) as client:
+        with sealed.holding(NAME, self.image, self.code), connected(self.engine) as client:
             _require_image(client, self.image)
             settings = {**self._settings(scratch, limits, None, Tag()), "command": program, "tty": sys.stdin.isatty()}
             with _container(client, settings) as container:
@@ -155,7 +155,7 @@ def walls(limits: Limits) -> dict[str, Any]:
         "mem_limit": limits.address_space,
         "memswap_limit": limits.address_space,
         "nano_cpus": cores * _NANO,
-        "init": True,
+        "init": False,  # that would be a process of our user without the filter that `_inside.py` loads
         "hostname": sealed.HOST_NAME,
         "working_dir": "/",
         "log_config": LogConfig(type="none"),
@@ -229,6 +229,14 @@ def sweep(home: Path, address: str | None = None) -> int:
                 container.remove(force=True, v=True)
                 count += 1
     return count
+
+
+def unload(docker_id: str, address: str | None = None) -> bool:
+    """Remove an image from the engine's own store; false for one that it has not, or that a container uses."""
+    with contextlib.suppress(FarmError, *_FAULTS), connected(address) as client:
+        client.images.remove(docker_id, force=False)
+        return True
+    return False
 
 
 def _require_image(client: Any, image: Image) -> None:

@@ -9,7 +9,8 @@ import base64
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from kernelfarm import canonical, files
 from kernelfarm import objects as object_files
 from kernelfarm.child import ChildResult
 from kernelfarm.digest import Digest
+from kernelfarm.errors import Code as ErrorCode
 from kernelfarm.errors import FarmError
 from kernelfarm.nouns import Execution
 
@@ -63,6 +65,25 @@ def execution(name: str, image: Image) -> Execution:
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The whole environment inside."""
     return {**process.clean_environment(TEMPORARY), "PYTHONPATH": CODE, **_BYTECODE, **extra}
+
+
+@contextmanager
+def holding(runner_name: str, image: Image, code: Path) -> Iterator[None]:
+    """Keep an image and the farm's own code where they are while a sandbox shows them: `farm gc` and
+    `farm image build --again` leave them alone. Raises `FarmError` RUNNER_UNAVAILABLE when one is not there any more.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(files.using(image.rootfs.parent, code))
+        except OSError as reason:
+            raise FarmError(
+                ErrorCode.RUNNER_UNAVAILABLE,
+                "the image, or the farm's code for it, was removed",
+                str(reason),
+                "Run the command again.",
+                {"runner": runner_name},
+            ) from reason
+        yield
 
 
 def prepare(scratch: Path, objects: Path | None) -> Path:

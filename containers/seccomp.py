@@ -2,7 +2,9 @@
 
 A classic BPF program over `struct seccomp_data` (Linux, Documentation/userspace-api/seccomp_filter.rst): another
 architecture's calls kill the process, calls that are newer than this list do not exist, those listed are not permitted,
-and new namespaces, sockets other than Unix ones, and keystrokes for a terminal are not permitted either.
+and new namespaces, sockets, and keystrokes for a terminal are not permitted either. Nor is memory that belongs to no
+process (shared memory without a file, what waits in sockets and queues): a sandbox without control groups bounds what
+its processes show, and theirs would not show it.
 
 Docker gets the same list as a profile in place of its own, which would not let `_inside.py` fix addresses
 (personality(2)); the filter that is loaded after that permits no personality either.
@@ -52,12 +54,16 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "keyctl": (250, 219),
     "lookup_dcookie": (212, 18),
     "mbind": (237, 235),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
     "migrate_pages": (256, 238),
     "modify_ldt": (154, None),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
     "move_pages": (279, 239),
+    "mq_open": (240, 180),
+    "msgget": (68, 186),
     "name_to_handle_at": (303, 264),
     "nfsservctl": (180, 42),
     "open_by_handle_at": (304, 265),
@@ -74,20 +80,24 @@ REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
     "request_key": (249, 218),
+    "semget": (64, 190),
     "set_mempolicy": (238, 237),
     "set_mempolicy_home_node": (450, 450),
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setns": (308, 268),
     "settimeofday": (164, 170),
+    "shmget": (29, 194),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "sysfs": (139, None),
     "syslog": (103, 116),
     "umount2": (166, 39),
     "unshare": (272, 97),
-    "userfaultfd": (323, 282),
     "uselib": (134, None),
+    "userfaultfd": (323, 282),
     "ustat": (136, None),
     "vhangup": (153, 58),
     "vmsplice": (278, 75),
@@ -98,8 +108,8 @@ CHECKED: Mapping[str, tuple[int, int]] = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "ioctl": (16, 29),
+    "mmap": (9, 222),
     "personality": (135, 92),
-    "socket": (41, 198),
 }
 """Calls that depend on an argument; clone3 keeps its flags in memory, where no filter sees them: it does not exist, and
 C libraries fall back to clone."""
@@ -109,7 +119,7 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _PROFILE_NAMES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 _NAMESPACES = 0x7E020000
 """CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET."""
-_AF_UNIX = 1
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _X32 = 0x40000000
 
@@ -147,7 +157,8 @@ def program(machine: str | None = None) -> bytes:
             steps += _unless(_EQUAL, number, _ERROR | errno.EPERM)
     steps += _unless(_EQUAL, CHECKED["clone3"][column], _ERROR | errno.ENOSYS)
     steps += _when(CHECKED["clone"][column], 0, _unless(_ANY_BIT, _NAMESPACES, _ERROR | errno.EPERM))
-    steps += _when(CHECKED["socket"][column], 0, _allow_only((_AF_UNIX,), errno.EAFNOSUPPORT))
+    shared = [_Step(_ANY_BIT, _MAP_ANONYMOUS, false=2), *_unless(_ANY_BIT, _MAP_SHARED, _ERROR | errno.EPERM)]
+    steps += _when(CHECKED["mmap"][column], 3, shared)
     steps += _when(CHECKED["personality"][column], 0, _allow_only((0, 0xFFFFFFFF), errno.EPERM))
     inputs = [step for value in _TERMINAL_INPUT for step in _unless(_EQUAL, value, _ERROR | errno.EPERM)]
     steps += _when(CHECKED["ioctl"][column], 1, inputs)
@@ -169,7 +180,9 @@ def profile(machine: str | None = None) -> dict[str, Any]:
         _rule(refused, errno.EPERM),
         _rule(["clone3"], errno.ENOSYS),
         *(_rule(["clone"], errno.EPERM, 0, bit, "SCMP_CMP_MASKED_EQ", bit) for bit in bits),
-        _rule(["socket"], errno.EAFNOSUPPORT, 0, _AF_UNIX, "SCMP_CMP_NE"),
+        _rule(
+            ["mmap"], errno.EPERM, 3, _MAP_SHARED | _MAP_ANONYMOUS, "SCMP_CMP_MASKED_EQ", _MAP_SHARED | _MAP_ANONYMOUS
+        ),
         *(_rule(["ioctl"], errno.EPERM, 1, value, "SCMP_CMP_EQ") for value in _TERMINAL_INPUT),
     ]
     return {"defaultAction": "SCMP_ACT_ALLOW", "architectures": [_PROFILE_NAMES[name]], "syscalls": rules}

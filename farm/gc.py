@@ -3,7 +3,7 @@
 Needed are: what a cached payload consists of and the model that it was compiled from (for `farm rebuild`), the models
 of runs that are queued or running, young logs, the packages that the image is built from, the image and the code that
 compiles are run with today. What was put within the grace stays in any case: its run may not be in the ledger yet. The
-ledger's records outlive the bytes.
+ledger's records outlive the bytes. Old images and code go while others compile: who uses one keeps it (`files.using`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from containers import image
-from containers.image import code, pins
+from containers.image import Image, code, pins
 from farm.actions import Job
 from farm.ledger.ledger import Ledger
 from farm.scheduler import Session
 from kernelfarm import canonical, files
 from kernelfarm.digest import Digest
-from kernelfarm.nouns import Payload, RunState
+from kernelfarm.nouns import Payload
 
 DAY_S = 86_400.0
 
@@ -55,8 +55,21 @@ class Swept:
     kept_bytes: int
 
 
-def collect(farm: Session, rules: Rules, *, dry_run: bool = False, sweep: Callable[[], int] = lambda: 0) -> Swept:
-    """Remove what the rules allow. `sweep` ends the sandboxes of dead workers; how many.
+def nothing(_image: Image) -> bool:
+    """An `unload` of a farm without an engine."""
+    return False
+
+
+def collect(
+    farm: Session,
+    rules: Rules,
+    *,
+    dry_run: bool = False,
+    sweep: Callable[[], int] = lambda: 0,
+    unload: Callable[[Image], bool] = nothing,
+) -> Swept:
+    """Remove what the rules allow. `sweep` ends the sandboxes of dead workers; how many. `unload` takes an image that
+    goes out of an engine that loaded it.
 
     Raises `FarmError` LEDGER_* or of class ENVIRONMENT; what was removed until then stays removed, and nothing else.
     """
@@ -76,7 +89,7 @@ def collect(farm: Session, rules: Rules, *, dry_run: bool = False, sweep: Callab
         else:
             kept_blobs, kept_bytes = kept_blobs + 1, kept_bytes + entry.size
     logs = _logs(farm, now - rules.logs_s, dry_run=dry_run)
-    images, image_bytes = _images(farm, now - rules.grace_s, dry_run=dry_run)
+    images, image_bytes = _images(farm, now - rules.grace_s, unload, dry_run=dry_run)
     sandboxes = 0
     if not dry_run:
         files.sweep(farm.settings.home.cache)
@@ -103,23 +116,30 @@ def needed_digests(ledger: Ledger, forgotten: frozenset[str], *, logs_since: flo
     return frozenset(found) | {Digest(log) for log in ledger.history.logs(logs_since)}
 
 
-def _images(farm: Session, before: float, *, dry_run: bool) -> tuple[int, int]:
-    """Remove superseded images and code made before a time; how many, and how many bytes lay in them.
-
-    Nothing goes while any run is compiled: it may be in one of them.
+def _images(farm: Session, before: float, unload: Callable[[Image], bool], *, dry_run: bool) -> tuple[int, int]:
+    """Remove superseded images and code made before a time, but what a compile uses; how many, and how many bytes lay
+    in them.
     """
-    home, live = farm.settings.home, farm.ledger.runs.live()
-    if not (home.root / "image").is_dir() or any(run.status.state is RunState.RUNNING for run in live):
+    home = farm.settings.home
+    root = home.root / "image"
+    if not root.is_dir():
         return 0, 0
     count = size = 0
     for folder in (*image.superseded(home), *code.superseded(home)):
         with files.coded("old images could not be removed", folder):
-            if folder.is_symlink() or folder.stat().st_mtime >= before:  # a link is somebody else's doing
+            # A link is somebody else's doing.
+            if folder.is_symlink() or folder.stat().st_mtime >= before or files.is_used(folder):
                 continue
-            size += sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
-            count += 1
-            if not dry_run:
-                files.remove_tree(folder)
+            found = sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+            old = image.at(folder)
+            if not dry_run and not files.discard(folder):  # somebody was faster
+                continue
+            count, size = count + 1, size + found
+            if not dry_run and old is not None:
+                unload(old)
+    if not dry_run:
+        for place in (root, root / "code"):  # what was replaced while somebody used it
+            files.sweep(place)
     return count, size
 
 

@@ -10,6 +10,7 @@ from containers import bubblewrap, process
 from containers.bubblewrap import BubblewrapRunner
 from containers.process import ProcessRunner
 from containers.runner import DOCKER, Runner
+from containers.sealed import Image
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Execution
@@ -131,3 +132,10 @@ def sweep(home: Home) -> int:
     from containers import docker
 
     return docker.sweep(home.root)
+
+
+def unload(image: Image) -> bool:
+    """Take an image that no compile needs any more out of Docker Engine, if one has it; whether one had."""
+    from containers import docker
+
+    return docker.unload(image.docker_id)

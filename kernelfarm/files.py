@@ -3,11 +3,15 @@
 A temporary file or folder has a name that `temp_name` gives and lives beside its final place. Its owner holds `flock`
 on it: the kernel drops that lock when the owner dies, however it dies, so `sweep` removes exactly what nobody owns any
 more. It may lie in a folder of the user's: nothing of another name is ever touched there.
+
+A folder that many read at once (an image, code) is kept whole by those who are `using` it, by `flock` too: `replace`
+and `discard` take only its name away until the last of them has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -194,6 +198,95 @@ def is_owned(path: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+@contextlib.contextmanager
+def using(*folders: Path) -> Iterator[None]:
+    """Keep folders whole for the time of the block, whatever becomes of their names.
+
+    Raises `OSError` as the system does when one is not there.
+    """
+    with contextlib.ExitStack() as held:
+        for folder in folders:
+            held.callback(os.close, _hold(folder))
+        yield
+
+
+def _hold(folder: Path) -> int:
+    while True:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH)  # waits for a `discard` that has begun
+            if os.path.samestat(os.fstat(handle), folder.stat()):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # another one has its name now
+
+
+def is_used(folder: Path) -> bool:
+    """Whether somebody is `using` a folder, or makes it; false where that cannot be found out."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def replace(new: Path, place: Path) -> None:
+    """Give a folder the name `place` beside it, at which there is a folder all the time.
+
+    What had the name goes, or where somebody uses it is left to `sweep`. Raises `OSError` as the system does.
+    """
+    if not place.exists() and not place.is_symlink():
+        new.rename(place)
+        return
+    if _exchange(new, place):
+        _set_aside(new)
+    else:  # a file system that cannot: for a moment there is none
+        aside = place.with_name(temp_name())
+        place.rename(aside)
+        new.rename(place)
+        _set_aside(aside)
+
+
+def discard(folder: Path) -> bool:
+    """Remove a folder that nobody uses; false where somebody does. Raises `OSError` as the system does."""
+    if is_used(folder):
+        return False
+    return _set_aside(folder)
+
+
+def _set_aside(folder: Path) -> bool:
+    """Take a folder's name away, so that nobody new comes to use it, and remove it if nobody does."""
+    if folder.is_symlink():
+        folder.unlink()
+        return True
+    aside = folder.with_name(temp_name())
+    folder.rename(aside)
+    return _sweep_one(aside)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names at once (renameat2(2)); false where the system or the file system cannot."""
+    at, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # an old C library
+        return False
+    if call(at, os.fsencode(one), at, os.fsencode(other), exchange) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
 
 
 def last_line(log: Path) -> str:

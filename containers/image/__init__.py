@@ -57,8 +57,8 @@ class Image:
 def ensure(home: Home, *, lock: Pins | None = None, again: bool = False, tell: Tell = silent) -> Image:
     """The image of a lock (the farm's own by default), built when it is not there yet; seconds to minutes then.
 
-    One builds, others wait. With `again` it is built and replaced in any case, which breaks compiles that
-    run in it. Raises `FarmError` as `containers.image.build.build`.
+    One builds, others wait. With `again` it is built and replaced in any case; compiles that run in the old one
+    keep that until they end. Raises `FarmError` as `containers.image.build.build`.
     """
     wanted = pins.load() if lock is None else lock
     found = find(home, lock=wanted)
@@ -76,8 +76,7 @@ def ensure(home: Home, *, lock: Pins | None = None, again: bool = False, tell: T
             build.build(wanted, ContentStore(home.store), work, tell)
             work.chmod(0o755)
             os.sync()  # the files reach the disk before the name that says they are whole
-            files.remove_tree(place)
-            work.rename(place)
+            files.replace(work, place)
             files.sync_folder(place.parent)
     found = find(home, lock=wanted)
     assert found is not None
@@ -86,7 +85,11 @@ def ensure(home: Home, *, lock: Pins | None = None, again: bool = False, tell: T
 
 def find(home: Home, *, lock: Pins | None = None) -> Image | None:
     """The image of a lock if it is built here; reads one small file, needs no network."""
-    place = _place(home, pins.load() if lock is None else lock)
+    return at(_place(home, pins.load() if lock is None else lock))
+
+
+def at(place: Path) -> Image | None:
+    """The image in a folder, if there is one."""
     try:
         built = canonical.decode(Built, (place / build.DOCUMENT).read_bytes(), name=build.DOCUMENT)
     except (OSError, FarmError):

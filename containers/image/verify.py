@@ -25,8 +25,13 @@ def verify(image: Image) -> None:
 
     Raises `FarmError` IMAGE_INVALID that names the first difference, or a coded error of the disk.
     """
+    with files.coded("the image cannot be read", image.archive), files.using(image.rootfs.parent):
+        _verify(image)
+
+
+def _verify(image: Image) -> None:
     root: dict[str, tarfile.TarInfo] = {}
-    with files.coded("the image cannot be read", image.archive), image.archive.open("rb") as stream:
+    with image.archive.open("rb") as stream:
         try:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 blobs = _blobs(archive)
@@ -35,8 +40,7 @@ def verify(image: Image) -> None:
                     _compare(archive, layer, image.rootfs, root)
         except (tarfile.TarError, KeyError, EOFError) as reason:
             _bad(f"{image.archive.name} cannot be read: {reason}")
-    with files.coded("the image cannot be read", image.rootfs):
-        _nothing_else(image.rootfs, set(root))
+    _nothing_else(image.rootfs, set(root))
 
 
 def require_tools(image: Image) -> None:

@@ -41,7 +41,9 @@ def command(dry_run: bool, grace_days: float, log_days: float, cache_days: float
     )
     settings = config.load()
     with scheduler.session(settings) as farm:
-        swept = gc.collect(farm, rules, dry_run=dry_run, sweep=lambda: runners.sweep(settings.home))
+        swept = gc.collect(
+            farm, rules, dry_run=dry_run, sweep=lambda: runners.sweep(settings.home), unload=runners.unload
+        )
     if as_json:
         output.print_json({"schema": "gc/1", "dry_run": dry_run, **asdict(swept)})
         return

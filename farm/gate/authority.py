@@ -4,6 +4,9 @@ Everything lies in `<home>/gate`. A certificate names a role, not an address: a 
 `REGISTRY` wherever it connects to, and only this farm's authority is believed. A worker's certificate is good for
 clients only, so that no worker can play the gate. The key that signs registry tokens has a certificate of its own,
 signed by itself: the authority's would let every worker's key sign tokens.
+
+What travels to a worker's host is a ticket: a key whose certificate is good for one thing, to have the worker's own
+key certified, which is made there and leaves it never (`farm.gate.joining`).
 """
 
 from __future__ import annotations
@@ -27,9 +30,11 @@ REGISTRY = "registry.kernel-farm.internal"
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 825
 WORKER_DAYS = 90
+TICKET_HOURS = 24
 
 _AS_SERVER = ExtendedKeyUsageOID.SERVER_AUTH
 _AS_CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
+_TICKET = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "ticket")
 _SLACK = datetime.timedelta(minutes=10)
 """A certificate is good from a little before it was made: clocks differ."""
 
@@ -50,7 +55,9 @@ class Authority:
 
     @property
     def ca(self) -> Pair:
-        """The authority itself; its key is read by `farm worker enrol` and when a server's certificate is made."""
+        """The authority itself; its key is read by `farm worker enrol`, when a worker joins and when a server's
+        certificate is made.
+        """
         return self._pair("ca")
 
     @property
@@ -99,10 +106,27 @@ def ensure(home: Home) -> Authority:
     return found
 
 
-def issue_worker(authority: Authority, name: str) -> tuple[bytes, x509.Certificate]:
-    """A new worker's identity file (its key, its certificate, the authority's certificate, all PEM) and certificate."""
-    key, certificate = _issue(authority, name, WORKER_DAYS, (_AS_CLIENT,))
-    return _pem(key) + _pem_of(certificate) + authority.ca.certificate.read_bytes(), certificate
+def issue_ticket(authority: Authority, name: str, *, hours: float = TICKET_HOURS) -> tuple[bytes, x509.Certificate]:
+    """A new worker's ticket (a key, its certificate, the authority's certificate, all PEM) and its certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([*_name(name), _TICKET])
+    certificate = _certify(authority, subject, key.public_key(), datetime.timedelta(hours=hours), (_AS_CLIENT,))
+    return identity_file(key, pem_of(certificate), authority.ca.certificate.read_bytes()), certificate
+
+
+def issue_worker(authority: Authority, name: str, public: ec.EllipticCurvePublicKey) -> x509.Certificate:
+    """The certificate of a worker's own key."""
+    return _certify(authority, _name(name), public, datetime.timedelta(days=WORKER_DAYS), (_AS_CLIENT,))
+
+
+def is_ticket(certificate: x509.Certificate) -> bool:
+    """Whether a certificate is a ticket's."""
+    return _TICKET in list(certificate.subject)
+
+
+def identity_file(key: ec.EllipticCurvePrivateKey, certificate: bytes, ca: bytes) -> bytes:
+    """What a worker keeps: its key, its certificate and the authority's, PEM."""
+    return _pem(key) + certificate + ca
 
 
 def server_context(authority: Authority) -> ssl.SSLContext:
@@ -140,7 +164,7 @@ def _good(pair: Pair) -> bool:
 def _self_signed(name: str, days: int, *, ca: bool) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
-    builder = _builder(subject, subject, key.public_key(), days)
+    builder = _builder(subject, subject, key.public_key(), datetime.timedelta(days=days))
     builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
     builder = builder.add_extension(_usage(sign=not ca, certify=ca), critical=True)
     return key, builder.sign(key, hashes.SHA256())
@@ -149,21 +173,32 @@ def _self_signed(name: str, days: int, *, ca: bool) -> tuple[ec.EllipticCurvePri
 def _issue(
     authority: Authority, name: str, days: int, uses: tuple[x509.ObjectIdentifier, ...]
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    signer, issuer = load(authority.ca)
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(_name(name), issuer.subject, key.public_key(), days)
+    return key, _certify(authority, _name(name), key.public_key(), datetime.timedelta(days=days), uses)
+
+
+def _certify(
+    authority: Authority,
+    subject: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    life: datetime.timedelta,
+    uses: tuple[x509.ObjectIdentifier, ...],
+) -> x509.Certificate:
+    signer, issuer = load(authority.ca)
+    builder = _builder(subject, issuer.subject, public, life)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(sign=True, certify=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=True)
     known = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = builder.add_extension(known, critical=False)
     if _AS_SERVER in uses:
+        [name] = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-    return key, builder.sign(signer, hashes.SHA256())
+    return builder.sign(signer, hashes.SHA256())
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, life: datetime.timedelta
 ) -> x509.CertificateBuilder:
     now = _now()
     return (
@@ -173,7 +208,7 @@ def _builder(
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SLACK)
-        .not_valid_after(now + datetime.timedelta(days=days))
+        .not_valid_after(now + life)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )
 
@@ -202,7 +237,7 @@ def _now() -> datetime.datetime:
 
 def _write(pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
     files.atomic_write(pair.key, _pem(key), mode=0o600)
-    files.atomic_write(pair.certificate, _pem_of(certificate))
+    files.atomic_write(pair.certificate, pem_of(certificate))
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -211,5 +246,6 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _pem_of(certificate: x509.Certificate) -> bytes:
+def pem_of(certificate: x509.Certificate) -> bytes:
+    """A certificate as text."""
     return certificate.public_bytes(serialization.Encoding.PEM)

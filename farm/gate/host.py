@@ -24,6 +24,7 @@ from containers.runner import Runner
 from farm import actions, config, runners
 from farm.actions import Toolbox, require_current
 from farm.config import Config
+from farm.gate import joining
 from farm.gate.client import Gate, GateRuns
 from farm.gate.messages import Offer, Welcome
 from farm.scheduler import cores
@@ -44,7 +45,10 @@ def run(*, gate: str, identity: Path, tasks: int, program: Sequence[str] = PROGR
 
     The first signal lets the runs come to their end, a second one gives them back. A process that dies is started
     again, after a pause that grows. Raises `FarmError` when the gate cannot be reached or refuses us at the start.
+    A ticket in the file `identity` is used up first.
     """
+    if joining.ensure_joined(gate, identity):
+        say(f"joined; {identity} holds this host's own key now, which is to stay here")
     Gate(gate, identity).hello()
     crew = _Crew([*program, "--gate", gate, "--identity", str(identity.absolute())], tasks)
     return crew.run()

@@ -3,10 +3,14 @@
 A worker is who its certificate says: the gate takes the name from the certificate and asks that the record of that name
 holds this very certificate and is not revoked. So a revocation holds from the next request on, and a certificate of
 another worker's name helps nobody.
+
+Enrolment gives a ticket, which holds a key that travelled. It is good for a day and for one certificate: that of the
+key which the worker's host makes for itself (`join`). Then it is worth nothing, and who shows it again is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -15,11 +19,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from farm.gate import authority
-from farm.gate.authority import Authority
+from farm.gate.authority import TICKET_HOURS, Authority
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError
 
@@ -29,7 +35,9 @@ _NAME_LIMIT = 63
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An enrolled worker. `fingerprint`: SHA-256 of its certificate in hex; times are seconds since 1970 UTC."""
+    """An enrolled worker. `fingerprint`: SHA-256 of its certificate in hex, until it has joined that of its ticket;
+    times are seconds since 1970 UTC.
+    """
 
     SCHEMA: ClassVar[str] = "worker-identity/1"
     name: str
@@ -46,6 +54,18 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticket:
+    """The newest ticket of a worker: the fingerprint of its certificate, and what it gave, empty before: the SHA-256
+    of the worker's public key in hex, and that key's certificate (PEM).
+    """
+
+    SCHEMA: ClassVar[str] = "worker-ticket/1"
+    fingerprint: str
+    key: str = ""
+    certificate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Identities:
     """The records of an authority's workers."""
 
@@ -56,24 +76,57 @@ class Identities:
         """A JSON file for each."""
         return self.authority.folder / "workers"
 
-    def enrol(self, name: str, *, force: bool = False) -> tuple[Identity, bytes]:
-        """Enrol a worker: its record, and the identity file that it needs, which is kept nowhere here.
+    def enrol(self, name: str, *, force: bool = False, hours: float = TICKET_HOURS) -> tuple[Identity, bytes]:
+        """Enrol a worker: its record, and its ticket, which is kept nowhere here and good for so many hours.
 
-        With `force` an enrolled (or revoked) name gets a new certificate and the old one is refused from then on.
+        With `force` an enrolled (or revoked) name gets a new ticket and what it had is refused from then on.
         Raises `FarmError` IDENTITY_EXISTS, or IDENTITY_INVALID for a name that cannot be one.
         """
         path = self._path(name)
         with files.coded("a worker could not be enrolled", path):
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._tickets.mkdir(mode=0o700, exist_ok=True)
             with files.locked(self.folder):
                 if path.exists() and not force:
                     why = f"its record is {path}"
                     advice = "Choose another name, or replace its certificate with --force."
                     raise FarmError(Code.IDENTITY_EXISTS, f"the worker {name!r} is enrolled already", why, advice)
-                secret, certificate = authority.issue_worker(self.authority, name)
+                secret, certificate = authority.issue_ticket(self.authority, name, hours=hours)
                 made = Identity(name, fingerprint(certificate), time.time(), _end(certificate))
-                files.atomic_write(path, canonical.encode(made), mode=0o600)
+                self._keep(self._tickets / path.name, Ticket(made.fingerprint))
+                self._keep(path, made)
         return made, secret
+
+    def join(self, shown: bytes | None, request: bytes) -> tuple[str, bytes]:
+        """Certify the key of a certificate request (PEM), once, for who shows a ticket (DER); the worker's name and
+        its certificate (PEM). Who did not get the answer may ask again with the same key.
+
+        Raises `FarmError` GATE_REFUSED, GATE_PROTOCOL for a request that is none, or as the disk does.
+        """
+        ticket, found = self._holder(shown)
+        public = _public_key(request)
+        name, key = found.name, _key_digest(public)
+        with files.coded("a worker could not join", self.folder), files.locked(self.folder):
+            found = self._of(name)
+            self._require_good(found)
+            given = self._ticket(name)
+            if found.fingerprint == fingerprint(ticket):
+                made = authority.issue_worker(self.authority, name, public)
+                text = authority.pem_of(made)
+                self._keep(self._tickets / f"{name}.json", Ticket(fingerprint(ticket), key, text.decode()))
+                joined = replace(found, fingerprint=fingerprint(made), expires_at=_end(made))
+                self._keep(self._path(name), joined)
+                return name, text
+        if given is not None and (given.fingerprint, given.key) == (fingerprint(ticket), key):
+            return name, given.certificate.encode()
+        raise refused(
+            f"the ticket of {name} was used before, or replaced: if its host has not joined, somebody else has"
+        )
+
+    def is_invited(self, found: Identity) -> bool:
+        """Whether a worker has a ticket and has not joined."""
+        given = self._ticket(found.name)
+        return given is not None and given.fingerprint == found.fingerprint
 
     def revoke(self, name: str) -> Identity:
         """Refuse a worker from now on; a revoked one stays so. Raises `FarmError` IDENTITY_UNKNOWN."""
@@ -83,7 +136,7 @@ class Identities:
                 found = self.get(name)
                 if found.revoked_at is None:
                     found = replace(found, revoked_at=time.time())
-                    files.atomic_write(self._path(name), canonical.encode(found), mode=0o600)
+                    self._keep(self._path(name), found)
         return found
 
     def get(self, name: str) -> Identity:
@@ -108,22 +161,54 @@ class Identities:
 
     def require(self, certificate: bytes | None) -> Identity:
         """Who shows this certificate (DER). Raises `FarmError` GATE_REFUSED unless it is an enrolled worker's own."""
+        shown, found = self._shown(certificate)
+        if authority.is_ticket(shown):
+            raise refused(f"{found.name} has shown its ticket, which is for joining alone")
+        if fingerprint(shown) != found.fingerprint:
+            raise refused(f"the certificate of {found.name} was replaced by a newer one")
+        self._require_good(found)
+        return found
+
+    def _holder(self, certificate: bytes | None) -> tuple[x509.Certificate, Identity]:
+        shown, found = self._shown(certificate)
+        if not authority.is_ticket(shown):
+            raise refused(f"{found.name} has joined already")
+        return shown, found
+
+    def _shown(self, certificate: bytes | None) -> tuple[x509.Certificate, Identity]:
         if not certificate:
             raise refused("it shows no certificate")
         shown = x509.load_der_x509_certificate(certificate)
         names = shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        name = str(names[0].value) if len(names) == 1 else ""
+        return shown, self._of(str(names[0].value) if len(names) == 1 else "")
+
+    def _of(self, name: str) -> Identity:
         try:
-            found = self.get(name)
+            return self.get(name)
         except FarmError as reason:
             if reason.code not in (Code.IDENTITY_UNKNOWN, Code.IDENTITY_INVALID):
                 raise
             raise refused(f"no worker {name!r} is enrolled") from reason
-        if fingerprint(shown) != found.fingerprint:
-            raise refused(f"the certificate of {name} was replaced by a newer one")
+
+    def _require_good(self, found: Identity) -> None:
         if (state := found.state(time.time())) != "good":
-            raise refused(f"the identity of {name} is {state}")
-        return found
+            raise refused(f"the identity of {found.name} is {state}")
+
+    @property
+    def _tickets(self) -> Path:
+        return self.authority.folder / "tickets"
+
+    def _ticket(self, name: str) -> Ticket | None:
+        """None for a worker that was enrolled before there were tickets."""
+        path = self._tickets / self._path(name).name
+        if not path.exists():
+            return None
+        with files.coded("a worker's ticket could not be read", path):
+            return canonical.decode(Ticket, path.read_bytes(), name=str(path))
+
+    @staticmethod
+    def _keep(path: Path, noun: object) -> None:
+        files.atomic_write(path, canonical.encode(noun), mode=0o600)
 
     def _path(self, name: str) -> Path:
         if len(name) > _NAME_LIMIT or _NAME.fullmatch(name) is None:
@@ -156,6 +241,35 @@ def require_private(path: Path) -> Path:
         advice = "Give the file that `farm worker enrol` wrote."
         raise FarmError(Code.IDENTITY_INVALID, "that is not a worker's identity", why, advice)
     return path
+
+
+def holds_ticket(path: Path) -> bool:
+    """Whether an identity file is a ticket; raises `FarmError` as `require_private`."""
+    with files.coded("the worker's identity could not be read", path):
+        text = require_private(path).read_bytes()
+    try:
+        return authority.is_ticket(x509.load_pem_x509_certificates(text)[0])
+    except ValueError as reason:
+        raise FarmError(Code.IDENTITY_INVALID, "that is not a worker's identity", f"{path}: {reason}") from reason
+
+
+def _public_key(request: bytes) -> ec.EllipticCurvePublicKey:
+    """The key of a certificate request whose sender has the private one. What else it says counts nowhere."""
+    try:
+        found = x509.load_pem_x509_csr(request)
+        public = found.public_key() if found.is_signature_valid else None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        public = None
+    if isinstance(public, ec.EllipticCurvePublicKey) and isinstance(public.curve, ec.SECP256R1):
+        return public
+    raise FarmError(
+        Code.GATE_PROTOCOL, "a message to the gate was refused", "it asks for no certificate of a P-256 key of its own"
+    )
+
+
+def _key_digest(public: ec.EllipticCurvePublicKey) -> str:
+    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(public.public_bytes(*form)).hexdigest()
 
 
 def _end(certificate: x509.Certificate) -> float:

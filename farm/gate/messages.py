@@ -13,6 +13,7 @@ from farm.ledger.rules import Reason
 from kernelfarm.digest import Digest
 from kernelfarm.nouns import Execution, Payload, ToolIdentity
 
+JOIN = "v1/join"
 HELLO = "v1/hello"
 TAKE = "v1/take"
 BEAT = "v1/beat"
@@ -52,6 +53,22 @@ class Empty:
     """Nothing to say."""
 
     SCHEMA: ClassVar[str] = "gate-empty/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Asks for a certificate of the worker's own key; the one message for which a ticket is shown. `request`: PEM."""
+
+    SCHEMA: ClassVar[str] = "gate-join/1"
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The certificate (PEM)."""
+
+    SCHEMA: ClassVar[str] = "gate-joined/1"
+    certificate: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import resource
 import signal
 import sys
 import time
@@ -16,7 +19,7 @@ from aiohttp import web
 from farm.gate import authority, messages, tokens
 from farm.gate.desk import Desk, malformed
 from farm.gate.identities import Identities, refused
-from farm.gate.messages import Beat, Empty, Fail, Finish, Held, Lose, Take, Taken, Welcome
+from farm.gate.messages import Beat, Empty, Fail, Finish, Held, Join, Joined, Lose, Take, Taken, Welcome
 from kernelfarm import canonical
 from kernelfarm.errors import Code, FarmError, Status
 
@@ -26,7 +29,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LOOK_S = 0.5
 """Between two looks at the ledger for a worker that waits for a run."""
 _BODY_S = 60.0
-"""A message has this long to arrive."""
+"""A message has this long to arrive, once its head has; the head of the first one too."""
+IDLE_S = 75.0
+"""A connection on which nothing is asked for so long is closed; aiohttp waits for a head without end."""
+_HANDSHAKE_S = 15.0
 _THREADS = 16
 _FETCHES = 2
 """Results that are fetched at once: a hostile worker's large ones must not keep the others' heartbeats out."""
@@ -62,25 +68,37 @@ def serve(desk: Desk, registry: str, address: Address, on_ready: Callable[[Addre
 
 
 async def _serve(desk: Desk, registry: str, address: Address, on_ready: Callable[[Address], None]) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # who only connects must not use up what there is
     gate = _Gate(desk, registry)
-    runner = web.AppRunner(gate.application(), access_log=None, shutdown_timeout=5.0)
+    runner = web.AppRunner(gate.application(), access_log=None, logger=_logger(), shutdown_timeout=5.0)
     await runner.setup()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, about: _say(_brief(about["message"], about.get("exception"))))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        context = authority.server_context(desk.authority)
-        site = web.TCPSite(runner, address.host, address.port, ssl_context=context)
+        assert runner.server is not None
         try:
-            await site.start()
+            listener = await loop.create_server(
+                runner.server,
+                address.host,
+                address.port,
+                ssl=authority.server_context(desk.authority),
+                ssl_handshake_timeout=_HANDSHAKE_S,
+                reuse_address=True,
+            )
         except OSError as reason:
             advice = "Choose another --listen."
             what = f"the gate cannot listen at {address.host}:{address.port}"
             raise FarmError(Code.GATE_UNREACHABLE, what, str(reason), advice) from reason
-        host, port = runner.addresses[0][:2]
+        sweep = loop.create_task(gate.close_idle(runner.server, IDLE_S))
+        host, port = listener.sockets[0].getsockname()[:2]
         on_ready(Address(str(host), int(port)))
         await stop.wait()
+        sweep.cancel()
+        listener.close()
     finally:
         gate.stopping.set()
         await runner.cleanup()
@@ -94,12 +112,26 @@ class _Gate:
         self._identities = Identities(desk.authority)
         self._threads = ThreadPoolExecutor(_THREADS, "gate")
         self._fetchers = ThreadPoolExecutor(_FETCHES, "gate-fetch")
+        self._asked_at: dict[object, float] = {}
+        """The connections, with when something was last asked or answered on them; infinity while it is answered."""
         self.stopping = asyncio.Event()
+
+    async def close_idle(self, server: web.Server, idle_s: float) -> None:
+        """Close the connections on which nothing is asked: somebody who sends a head without end holds one for ever."""
+        while True:
+            now = time.monotonic()
+            there = server.connections
+            self._asked_at = {each: self._asked_at.get(each, now) for each in there}
+            for each in there:
+                if now > self._asked_at[each] + idle_s and each.transport is not None:
+                    each.transport.abort()
+            await asyncio.sleep(idle_s / 10)
 
     def application(self) -> web.Application:
         """The routes, behind the check of who asks."""
         found = web.Application(client_max_size=messages.BODY_LIMIT, middlewares=[self._guard])
         desk = self._desk
+        found.router.add_post(f"/{messages.JOIN}", self._join)
         found.router.add_post(f"/{messages.HELLO}", self._hello)
         found.router.add_post(f"/{messages.TAKE}", self._take)
         found.router.add_post(f"/{messages.LOG}", self._log)
@@ -128,6 +160,14 @@ class _Gate:
             return _answer(Empty() if answer is None else answer)
 
         return handle
+
+    async def _join(self, request: web.Request) -> web.StreamResponse:
+        """Certify the key of a host that shows its ticket."""
+        asked = await _read(request, Join)
+        work, shown, wanted = self._identities.join, _shown(request), asked.request.encode()
+        name, certificate = await asyncio.get_running_loop().run_in_executor(self._threads, work, shown, wanted)
+        _say(f"{name} has joined")
+        return _answer(Joined(certificate.decode()))
 
     async def _hello(self, request: web.Request) -> web.StreamResponse:
         await _read(request, Empty)
@@ -172,9 +212,11 @@ class _Gate:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         who = "nobody"
+        self._asked_at[request.protocol] = math.inf
         try:
             loop = asyncio.get_running_loop()
-            request["worker"] = who = await loop.run_in_executor(self._threads, self._who, request)
+            if request.path != f"/{messages.JOIN}":  # that asks for itself who may
+                request["worker"] = who = await loop.run_in_executor(self._threads, self._who, request)
             return await handler(request)
         except FarmError as error:
             if error.code in _MALFORMED:
@@ -189,12 +231,19 @@ class _Gate:
         except Exception as reason:  # noqa: BLE001 - one request's fault must not show its insides, nor end the gate
             _say(f"{who}: {request.path}: {type(reason).__name__}: {reason}")
             return _refusal(FarmError(Code.INTERNAL, "the gate could not answer", type(reason).__name__))
+        finally:
+            self._asked_at[request.protocol] = time.monotonic()
 
     def _who(self, request: web.Request) -> str:
-        transport = request.transport
-        if transport is None:
-            raise refused("it has left")
-        return self._identities.require(transport.get_extra_info("ssl_object").getpeercert(binary_form=True)).name
+        return self._identities.require(_shown(request)).name
+
+
+def _shown(request: web.Request) -> bytes | None:
+    """The certificate that was shown (DER)."""
+    if request.transport is None:
+        raise refused("it has left")
+    found: bytes | None = request.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return found
 
 
 def _is_there(request: web.Request) -> bool:
@@ -223,6 +272,24 @@ def _refusal(error: FarmError, status: int | None = None) -> web.Response:
         known = 503 if error.status is Status.ENVIRONMENT else 500
         error = FarmError(error.code, error.code.title, "the gate's own log says why")
     return web.json_response({"error": error.to_json()}, status=known)
+
+
+class _OneLine(logging.Handler):
+    """What aiohttp says of a broken connection: a line, without its stack and what was sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(_brief(record.getMessage(), record.exc_info[1] if record.exc_info else None))
+
+
+def _logger() -> logging.Logger:
+    found = logging.getLogger("kernel-farm.gate")
+    found.propagate = False
+    found.handlers = [_OneLine()]
+    return found
+
+
+def _brief(text: str, reason: BaseException | None) -> str:
+    return text if reason is None else f"{text}: {type(reason).__name__}"
 
 
 def _say(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,12 @@ _SQLITE_CODES = {
     13: (Code.DISK_FULL, "Free some space, then run the same command again."),
     26: (Code.LEDGER_CORRUPT, "Move the ledger file away; the farm makes a new one and compiles again."),
 }
+
+
+_FULL = 13
+_IO_ERROR = 10
+_ROOM = 1 << 20
+"""SQLite's files beside the ledger grow by less than this at once."""
 
 
 class Database:
@@ -115,6 +122,23 @@ class Database:
         """Close pooled connections."""
         self.engine.dispose()
 
+    def _coded(self, error: DBAPIError) -> FarmError:
+        number = getattr(error.orig, "sqlite_errorcode", None)
+        code, advice = Code.LEDGER_UNAVAILABLE, "See `farm doctor`."
+        if isinstance(number, int):
+            kind = number & 0xFF
+            if kind == _IO_ERROR and self._is_full():  # SQLite says no more of a file that it maps into memory
+                kind = _FULL
+            code, advice = _SQLITE_CODES.get(kind, (code, advice))
+        detail = {"ledger": self.url.render_as_string(hide_password=True)}
+        return FarmError(code, "the ledger cannot be used", str(error.orig), advice, detail=detail)
+
+    def _is_full(self) -> bool:
+        try:
+            return shutil.disk_usage(self._file().parent).free < _ROOM
+        except OSError:
+            return False
+
     def _file(self) -> Path:
         return Path(str(self.url.database))
 
@@ -123,7 +147,7 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            raise _coded(error, self.url.render_as_string(hide_password=True)) from error
+            raise self._coded(error) from error
         except SQLAlchemyError as error:
             advice = "Check it with `farm doctor`."
             raise FarmError(Code.LEDGER_UNAVAILABLE, "the ledger cannot be used", str(error), advice) from error
@@ -148,10 +172,3 @@ def _sqlite_engine(url: sa.URL) -> Engine:
 
 def _raw(connection: Connection) -> Any:
     return connection.connection.driver_connection
-
-
-def _coded(error: DBAPIError, url: str) -> FarmError:
-    number = getattr(error.orig, "sqlite_errorcode", None)
-    fallback = (Code.LEDGER_UNAVAILABLE, "See `farm doctor`.")
-    code, advice = _SQLITE_CODES.get(number & 0xFF, fallback) if isinstance(number, int) else fallback
-    return FarmError(code, "the ledger cannot be used", str(error.orig), advice, detail={"ledger": url})

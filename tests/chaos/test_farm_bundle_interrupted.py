@@ -166,6 +166,44 @@ def test_a_full_disk_is_an_environment_error_and_the_old_bundle_stays(tmp_path: 
     assert answer.splitlines() == ["DISK_FULL 3", "True ['cls', 'fill']"]
 
 
+LEDGER = """
+import sys
+from pathlib import Path
+from farm.ledger.ledger import opened
+from kernelfarm.errors import FarmError
+from tests.support import farms
+
+disk, elsewhere = Path(sys.argv[1]), Path(sys.argv[2])
+with farms.session(elsewhere / "store") as made:
+    jobs = [farms.job(made.store, data=bytes([number])) for number in range(250)]
+with opened(disk / "ledger.sqlite3") as ledger:
+    farms.submit(ledger, jobs.pop())
+    with (disk / "fill").open("wb", buffering=0) as stream:
+        try:
+            while stream.write(bytes(1 << 12)):
+                pass
+        except OSError:
+            pass
+    met = set()
+    for job in jobs:
+        try:
+            farms.submit(ledger, job)
+        except FarmError as error:
+            met.add((error.code.name, int(error.status)))
+    print(sorted(met))
+    (disk / "fill").unlink()
+    farms.submit(ledger, jobs[0])
+    print("again")
+"""
+
+
+def test_a_full_disk_under_the_ledger_is_named_and_passes(tmp_path: Path) -> None:
+    """SQLite calls it an I/O error where a file is one that it maps."""
+    answer = in_a_small_file_system(tmp_path / "disk", LEDGER)
+
+    assert answer.splitlines() == ["[('DISK_FULL', 3)]", "again"]
+
+
 READ_ONLY = """
 import subprocess, sys
 from pathlib import Path

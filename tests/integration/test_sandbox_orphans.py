@@ -150,7 +150,7 @@ def test_a_container_says_which_attempt_it_is(docker_engine: DockerEngine, home:
         assert Path(labels["kernel-farm.scratch"]).parent == home
         facts = ("NetworkMode", "ReadonlyRootfs", "CapDrop", "SecurityOpt", "PidsLimit", "Init", "Memory", "MemorySwap")
         assert [config[name] for name in facts] == [
-            *("none", True, ["ALL"], docker.walls(Limits())["security_opt"], 256, True),
+            *("none", True, ["ALL"], docker.walls(Limits())["security_opt"], 256, False),
             *(Limits().address_space, Limits().address_space),
         ]
     docker.sweep(home, docker_engine.address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from farm.gate import authority
+from farm.gate import authority, joining
 from farm.gate.client import Gate
 from farm.gate.identities import Identities
 from farm.scheduler import Session
+from kernelfarm import files
 from kernelfarm.paths import Home
 from tests.support import farms, registry_server, services
 from tests.support.registry_server import RegistryServer
@@ -58,6 +60,7 @@ class GateServer:
                 text=True,
                 env=environment,
                 cwd=ROOT,
+                preexec_fn=_few_files,
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -76,17 +79,27 @@ class GateServer:
             self._process.kill()
             self._process.wait()
 
-    def enrol(self, name: str) -> Path:
-        """The identity file of a new worker."""
+    def invite(self, name: str) -> Path:
+        """The ticket of a new worker."""
         path = self.folder / f"{name}.pem"
         _record, secret = self.identities.enrol(name, force=True)
-        path.write_bytes(secret)
-        path.chmod(0o600)
+        files.atomic_write(path, secret, mode=0o600)
+        return path
+
+    def enrol(self, name: str) -> Path:
+        """The identity file of a new worker, which has joined."""
+        path = self.invite(name)
+        assert joining.ensure_joined(self.url, path)
         return path
 
     def as_worker(self, name: str) -> Gate:
         """The gate as a newly enrolled worker sees it."""
         return Gate(self.url, self.enrol(name))
+
+
+def _few_files() -> None:
+    """As few open files as a shell may allow at first: the gate takes more by itself."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 @contextmanager

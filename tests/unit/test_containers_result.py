@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from containers import result
 from farm.payload import MEDIA_TYPES
-from kernelfarm import canonical, digest
+from kernelfarm import canonical, digest, paths
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from tests.support import payloads
@@ -104,6 +105,12 @@ def pipe(out: Path) -> None:
     os.mkfifo(out / "payload/weights.bin")
 
 
+def socket_file(out: Path) -> None:
+    (out / "payload/weights.bin").unlink()
+    with socket.socket(socket.AF_UNIX) as made, paths.socket_address(out / "payload/weights.bin") as address:
+        made.bind(address)
+
+
 def folder(out: Path) -> None:
     (out / "payload/weights.bin").unlink()
     (out / "payload/weights.bin").mkdir()
@@ -134,6 +141,7 @@ SPOILERS = [
     add_beside,
     link,
     pipe,
+    socket_file,
     folder,
     link_to_payload,
     too_large,

@@ -81,7 +81,7 @@ def test_the_walls_of_a_container_are_these() -> None:
         "mem_limit": 8 << 30,
         "memswap_limit": 8 << 30,
         "nano_cpus": 3_000_000_000,
-        "init": True,
+        "init": False,
         "hostname": "builder",
         "working_dir": "/",
     }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from farm.gate import authority, identities, registry
@@ -44,18 +48,118 @@ def refused(records: Identities, shown: bytes | None) -> str:
     return caught.value.why
 
 
-def test_an_enrolled_worker_is_known_by_its_certificate(keys: Authority) -> None:
+def request_of(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+def own_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def ticket(records: Identities, name: str = "builder-7", **more: Any) -> bytes:
+    """The certificate of a new ticket."""
+    return der(certificates(records.enrol(name, **more)[1])[0])
+
+
+def joined(records: Identities, name: str = "builder-7", **more: Any) -> x509.Certificate:
+    """The certificate of a new worker's own key."""
+    _name, made = records.join(ticket(records, name, **more), request_of(own_key()))
+    return x509.load_pem_x509_certificate(made)
+
+
+def not_joined(records: Identities, shown: bytes | None, request: bytes) -> str:
+    with pytest.raises(FarmError) as caught:
+        records.join(shown, request)
+    assert caught.value.code is Code.GATE_REFUSED
+    return caught.value.why
+
+
+def test_a_worker_that_has_joined_is_known_by_its_certificate(keys: Authority) -> None:
     records = Identities(keys)
-    made, secret = records.enrol("builder-7")
-    own, _authority = certificates(secret)
-    assert records.require(der(own)) == made
+    own = joined(records)
+    assert records.require(der(own)) == records.get("builder-7")
     assert [each.name for each in records.all()] == ["builder-7"]
+
+
+def test_a_ticket_is_good_for_one_key_and_for_nothing_else(keys: Authority) -> None:
+    records = Identities(keys)
+    shown, request = ticket(records), request_of(own_key())
+    assert records.is_invited(records.get("builder-7"))
+    assert refused(records, shown) == "builder-7 has shown its ticket, which is for joining alone"
+    name, made = records.join(shown, request)
+    assert records.join(shown, request) == (name, made)  # the answer was lost on the way
+    assert not records.is_invited(records.get("builder-7"))
+    assert "was used before" in not_joined(records, shown, request_of(own_key()))  # somebody read the file
+    assert "has joined already" in not_joined(records, der(x509.load_pem_x509_certificate(made)), request)
+    assert refused(records, shown) == "builder-7 has shown its ticket, which is for joining alone"
+    assert records.require(der(x509.load_pem_x509_certificate(made))).name == "builder-7"
+
+
+def test_a_ticket_that_was_revoked_replaced_or_is_over_is_good_for_nothing(
+    keys: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, request = Identities(keys), request_of(own_key())
+    first = ticket(records)
+    records.revoke("builder-7")
+    assert not_joined(records, first, request) == "the identity of builder-7 is revoked"
+    second = ticket(records, force=True)
+    assert "was used before, or replaced" in not_joined(records, first, request)
+    short = ticket(records, force=True, hours=1)
+    assert "was used before, or replaced" in not_joined(records, second, request)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3700)
+    assert not_joined(records, short, request) == "the identity of builder-7 is expired"
+    assert not_joined(records, None, request) == "it shows no certificate"
+    assert x509.load_der_x509_certificate(second).not_valid_after_utc.timestamp() == pytest.approx(now + 86_400, abs=60)
+
+
+@pytest.mark.parametrize("kind", ["nothing", "rsa", "curve", "signature"])
+def test_only_a_p_256_key_that_the_host_has_is_certified(keys: Authority, kind: str) -> None:
+    records = Identities(keys)
+    shown, good = ticket(records), request_of(own_key())
+    wrong = {
+        "nothing": b"",
+        "rsa": request_of(rsa.generate_private_key(65537, 2048)),
+        "curve": request_of(ec.generate_private_key(ec.SECP384R1())),
+        "signature": damaged(good),
+    }[kind]
+    with pytest.raises(FarmError) as caught:
+        records.join(shown, wrong)
+    assert caught.value.code is Code.GATE_PROTOCOL
+    records.join(shown, good)  # the ticket is not spent by that
+
+
+def damaged(request: bytes) -> bytes:
+    """A request whose signature is another one's."""
+    found = x509.load_pem_x509_csr(request).public_bytes(serialization.Encoding.DER)
+    lines = base64.b64encode(found[:-1] + bytes([found[-1] ^ 1])).decode()
+    return f"-----BEGIN CERTIFICATE REQUEST-----\n{lines}\n-----END CERTIFICATE REQUEST-----\n".encode()
+
+
+def test_what_a_worker_was_given_is_the_owners_alone(keys: Authority) -> None:
+    records = Identities(keys)
+    joined(records)
+    kept = [
+        path for name in ("tickets", "workers") for path in (keys.folder / name).iterdir() if path.suffix == ".json"
+    ]
+    assert len(kept) == 2
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    assert not any(b"PRIVATE" in path.read_bytes() for path in kept)
+
+
+def test_a_worker_that_was_enrolled_before_there_were_tickets_goes_on(keys: Authority) -> None:
+    records = Identities(keys)
+    own = joined(records)
+    (keys.folder / "tickets" / "builder-7.json").unlink()
+    assert records.require(der(own)).name == "builder-7"
+    assert not records.is_invited(records.get("builder-7"))
 
 
 def test_a_revoked_or_replaced_one_is_not(keys: Authority) -> None:
     records = Identities(keys)
-    first = certificates(records.enrol("builder-7")[1])[0]
-    second = certificates(records.enrol("builder-7", force=True)[1])[0]
+    first = joined(records)
+    second = joined(records, force=True)
     assert refused(records, der(first)) == "the certificate of builder-7 was replaced by a newer one"
     revoked = records.revoke("builder-7")
     assert records.revoke("builder-7") == revoked
@@ -82,9 +186,10 @@ def test_a_name_is_enrolled_once(keys: Authority) -> None:
 
 def test_each_certificate_is_good_for_one_thing(keys: Authority) -> None:
     """A worker plays no server, the registry no client; the key for tokens is not the authority's child."""
-    worker = certificates(Identities(keys).enrol("builder-7")[1])[0]
+    records = Identities(keys)
+    invited = x509.load_der_x509_certificate(ticket(records))
     server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
-    assert uses(worker) == [client]
+    assert [uses(invited), uses(joined(records, force=True))] == [[client], [client]]
     assert uses(authority.load(keys.registry)[1]) == [server]
     assert uses(authority.load(keys.gate)[1]) == [server, client]
     token = authority.load(keys.token)[1]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from containers.image import code
+from containers.image import Image, code
+from containers.image.build import Built
 from farm import gc
 from farm.gc import Rules, Swept
 from farm.scheduler import Session
-from kernelfarm import canonical
-from kernelfarm.digest import Digest
+from kernelfarm import canonical, files
+from kernelfarm.digest import Digest, of_bytes
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload
 from tests.support import farms
@@ -149,16 +150,13 @@ def images(farm: Session) -> list[Path]:
     return found
 
 
-def test_superseded_images_and_code_go_unless_something_is_compiled(farm: Session) -> None:
+def test_superseded_images_and_code_go_while_something_is_compiled(farm: Session) -> None:
     old_image, old_code, code_now, lent = images(farm)
     fresh = farm.settings.home.root / "image" / ("d" * 16)
     fresh.mkdir()
-    # While a run is compiled it may be in one of them
+    # A farm that always compiles
     number = farms.submit(farm.ledger, farms.job(farm.store))
-    taken = farm.ledger.runs.take("w", lease_s=9.0, among=[number])
-    assert taken is not None
-    assert gc.collect(farm, NOW_ONLY).images == 0
-    farm.ledger.runs.release(taken[0])
+    assert farm.ledger.runs.take("w", lease_s=9.0, among=[number]) is not None
     asked = gc.collect(farm, NOW_ONLY, dry_run=True)
     assert (asked.images, asked.image_bytes, old_image.is_dir()) == (2, 10, True)
     assert gc.collect(farm, NOW_ONLY).images == 2
@@ -167,6 +165,34 @@ def test_superseded_images_and_code_go_unless_something_is_compiled(farm: Sessio
     assert code_now.is_dir()
     assert lent.is_dir()
     assert fresh.is_dir()
+
+
+def test_what_a_compile_uses_stays_until_it_ends(farm: Session) -> None:
+    old_image, old_code, _code_now, _lent = images(farm)
+    with files.using(old_image):
+        assert gc.collect(farm, NOW_ONLY, dry_run=True).images == 1
+        assert gc.collect(farm, NOW_ONLY).images == 1
+        assert (old_image / "usr" / "file").read_bytes() == b"12345"
+        assert not old_code.exists()
+    assert gc.collect(farm, NOW_ONLY).images == 1
+    assert not old_image.exists()
+
+
+def test_an_old_image_goes_from_the_engine_too(farm: Session) -> None:
+    old_image, _old_code, _code_now, _lent = images(farm)
+    built = Built(of_bytes(b"manifest"), of_bytes(b"config"), ())
+    (old_image / "image.json").write_bytes(canonical.encode(built))
+    os.utime(old_image, (1.0, 1.0))
+    unloaded: list[str] = []
+
+    def unload(image: Image) -> bool:
+        unloaded.append(image.docker_id)
+        return True
+
+    gc.collect(farm, NOW_ONLY, dry_run=True, unload=unload)
+    assert unloaded == []
+    gc.collect(farm, NOW_ONLY, unload=unload)
+    assert unloaded == [built.docker_id]
 
 
 def test_a_dry_run_on_a_farm_without_code_unpacks_none(farm: Session) -> None:

@@ -261,3 +261,82 @@ def test_a_temporary_is_owned_as_long_as_its_owner_lives(tmp_path: Path) -> None
     assert not files.is_owned(folder)
     (tmp_path / "nobodys").mkdir()
     assert not files.is_owned(tmp_path / "nobodys")
+
+
+def folder(path: Path, text: str) -> Path:
+    path.mkdir()
+    (path / "file").write_text(text)
+    return path
+
+
+def test_a_folder_in_use_outlives_its_name(tmp_path: Path) -> None:
+    place, other = folder(tmp_path / "place", "old"), folder(tmp_path / "other", "other")
+    held = os.open(place, os.O_RDONLY)
+    with files.using(place, other):
+        assert not files.discard(other)
+        files.replace(folder(tmp_path / "new", "new"), place)
+        assert (place / "file").read_text() == "new"
+        assert files.sweep(tmp_path) == ()
+        assert os.listdir(held) == ["file"]  # noqa: PTH208 - a descriptor, as a mount has one
+    os.close(held)
+    [_old] = files.sweep(tmp_path)
+    assert files.discard(other)
+    assert names(tmp_path) == ["place"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "nothing", "cannot"])
+def test_a_folder_takes_the_place_of_another_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    place, lent = tmp_path / "place", tmp_path / "lent"
+    if kind == "link":
+        place.symlink_to(folder(lent, "lent"))
+    elif kind != "nothing":
+        folder(place, "old")
+    if kind == "cannot":
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    files.replace(folder(tmp_path / "new", "new"), place)
+    assert (place / "file").read_text() == "new"
+    assert not place.is_symlink()
+    assert names(tmp_path) == (["lent", "place"] if kind == "link" else ["place"])
+
+
+def test_there_is_a_folder_at_the_place_all_the_time(tmp_path: Path) -> None:
+    place = folder(tmp_path / "place", "0")
+    missed, stop = [], threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            if not (place / "file").exists():
+                missed.append(1)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for number in range(200):
+        files.replace(folder(tmp_path / "new", str(number)), place)
+    stop.set()
+    thread.join()
+    assert missed == []
+
+
+def test_who_comes_to_use_a_folder_that_goes_gets_its_successor_or_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), files.using(tmp_path / "none"):
+        pass
+    place = folder(tmp_path / "place", "old")
+    seen: list[str] = []
+
+    def work() -> None:
+        for _ in range(200):
+            with files.using(place):
+                seen.append((place / "file").read_text())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(50):
+        files.replace(folder(tmp_path / "new", f"new {number}"), place)
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 600
+    files.sweep(tmp_path)
+    assert names(tmp_path) == ["place"]
