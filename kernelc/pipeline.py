@@ -101,7 +101,7 @@ def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph
     if all(node.op in ALIASES for node in graph.nodes):
         why = "every output is an input as it is, or a constant"
         raise FarmError(Code.LAYOUT_INFEASIBLE, "the model computes nothing", why, "There is nothing to compile.")
-    fused = fusion.group(graph)
+    fused = fusion.group(graph, on_chip_bytes=request.target.memory.on_chip_bytes)
     stages.record("fusion", digest.of_bytes(fusion.to_text(fused).encode()))
     return imported, graph, fused.groups
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kernelc.frontend import operators as onnx_operators  # registers the handlers
 from kernelc.frontend.operators import registry
-from kernelc.fusion.grouping import EPILOGUE
+from kernelc.fusion.capability import EPILOGUE
 from kernelc.media.ops import OPS
 from kernelfarm.errors import Code, Status
 

@@ -1,7 +1,9 @@
-"""Fusion: which nodes become one kernel, and why others do not."""
+"""Fusion: which nodes become one kernel, by rules, and why others do not."""
 
 from __future__ import annotations
 
 from kernelc.fusion.grouping import FusionResult, Refusal, group, to_text
+from kernelc.fusion.library import load
+from kernelc.fusion.rule import Rule
 
-__all__ = ["FusionResult", "Refusal", "group", "to_text"]
+__all__ = ["FusionResult", "Refusal", "Rule", "group", "load", "to_text"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelc import fusion
-from kernelc.fusion import grouping
+from kernelc.fusion.rule import MAX_CHAIN
 from kernelc.graph import Graph, weight_of
 from kernelc.media.builder import GraphBuilder
 
@@ -61,7 +61,26 @@ def test_the_residual_joins_the_later_of_two_convs() -> None:
     first, second = build.conv(x), build.conv(x)
     graph = build.finish([("y", build.node("add", [first, second]))])
     assert _groups(graph) == ["conv", "conv add"]
-    assert _reasons(graph) == ["n2_add: its operand t2 is made after the anchor n0_conv"]
+    assert _reasons(graph) == ["n2_add: it joined g1_conv"]
+
+
+def test_groups_run_in_an_order_that_the_model_did_not_have() -> None:
+    build = Sketch()
+    x = build.image()
+    convs = [build.conv(x), build.conv(x)]
+    left, right = (build.unary("relu", conv) for conv in convs)
+    graph = build.finish([("y", build.node("add", [right, left]))])
+    assert _groups(graph) == ["conv relu", "conv relu add"]
+
+
+def test_a_group_waits_for_one_that_begins_later() -> None:
+    build = Sketch()
+    x = build.image()
+    late = build.unary("relu", build.conv(x))
+    early = build.conv(x)
+    graph = build.finish([("z", early), ("y", build.node("add", [late, early]))])
+    assert _groups(graph) == ["conv", "conv relu add"]
+    assert [group.name for group in fusion.group(graph).groups] == ["g0_conv", "g1_conv"]
 
 
 def test_a_value_that_two_nodes_read_is_written() -> None:
@@ -135,11 +154,11 @@ def test_an_increment_taken_away_again_is_computed() -> None:
 def test_a_long_chain_is_cut() -> None:
     build = Sketch()
     y = build.conv(build.image())
-    for _ in range(grouping.MAX_EPILOGUE + 3):
+    for _ in range(MAX_CHAIN + 2):
         y = build.unary("relu", y)
     graph = build.finish([("y", y)])
     assert [len(group.nodes) for group in fusion.group(graph).groups] == [17, 3]
-    assert _reasons(graph) == ["n17_relu: the group has 16 epilogue nodes already"]
+    assert _reasons(graph) == ["n17_relu: no rule joins it to the 17 nodes of the group"]
 
 
 def test_the_text_lists_groups_then_refusals() -> None:
@@ -147,7 +166,7 @@ def test_the_text_lists_groups_then_refusals() -> None:
     a = build.unary("relu", build.conv(build.image()))
     graph = build.finish([("a", a), ("y", build.unary("relu", a))])
     assert fusion.to_text(fusion.group(graph)) == (
-        "g0_conv: n0_conv + n1_relu (t0, w0) -> t2\n"
+        "g0_conv: n0_conv + n1_relu (t0, w0) -> t2 by conv_relu, benefit 2\n"
         "g1_relu: n2_relu (t2) -> t3\n"
         "refused n2_relu after g0_conv: t2 is a graph output and must be written\n"
     )

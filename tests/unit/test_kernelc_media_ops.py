@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelc.fusion import grouping
+from kernelc.fusion import capability
 from kernelc.graph import Node, Tensor, weight_of
 from kernelc.media.builder import GraphBuilder
 from kernelc.media.call import Call, Illegal, TooLarge, Undetermined
@@ -31,9 +31,9 @@ def test_every_operation_has_a_type_rule_and_a_meaning() -> None:
 
 
 def test_what_fusion_and_folding_take_are_operations_of_the_table() -> None:
-    assert grouping.EPILOGUE <= ELEMENTWISE
-    assert grouping.COMPUTING.isdisjoint(ELEMENTWISE)
-    assert set(OPS).issuperset(grouping.COMPUTING)
+    assert capability.EPILOGUE <= ELEMENTWISE
+    assert capability.COMPUTING.isdisjoint(ELEMENTWISE)
+    assert set(OPS).issuperset(capability.COMPUTING)
     assert set(exact.KERNELS) <= set(OPS)
 
 

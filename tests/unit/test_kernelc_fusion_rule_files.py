@@ -1,0 +1,185 @@
+"""Rule files: the example of the requirements loads as it stands; every fault names file, line and column."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelc import fusion
+from kernelc.fusion import library, schema, yaml_file
+from kernelc.fusion.rule import Rule, Step
+from kernelc.graph import Graph, weight_of
+from kernelc.media.builder import GraphBuilder
+from kernelfarm.errors import Code, FarmError
+
+EXAMPLE = """\
+fusion_rule:
+  name: "Conv_Norm_Activation"
+  pattern:
+    - op: "linalg.conv_2d"
+    - op: "linalg.batch_norm"  # 或 InstanceNorm/GroupNorm
+    - op: "linalg.leaky_relu"  # 支持参数化alpha
+  constraints:
+    - "conv.output_shape == norm.input_shape"
+    - "norm.epsilon < 1e-3"
+  schedule_hint: "TENSOR_CORE_16x8x16"
+"""
+
+PLAIN = """\
+fusion_rule:
+  name: mine
+  pattern: [{op: conv}, {op: clip}]
+  constraints: ["clip.max == 6"]
+  schedule_hint: WIDE
+  benefit: 9
+"""
+
+
+def _load(tmp_path: Path, text: str) -> tuple[Rule, ...]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return fusion.load([path])[len(library.builtin()) :]
+
+
+def _clipped(top: float) -> Graph:
+    build = GraphBuilder()
+    x = build.input("x", "f32", (1, 4, 6, 6))
+    attrs = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "group": 1}
+    c = build.node("conv", [x, build.weight(weight_of(np.ones((4, 4, 3, 3)), "f32"))], attrs)
+    return build.finish([("y", build.node("clip", [c], {"min": 0.0, "max": top}))])
+
+
+def test_the_example_of_the_requirements_loads_and_rests_until_the_dialect_has_its_activation(tmp_path: Path) -> None:
+    (rule,) = _load(tmp_path, EXAMPLE)
+    assert rule.name == "Conv_Norm_Activation"
+    assert rule.steps == (
+        Step("conv", ("conv",)),
+        Step("norm", ("batch_norm",)),
+        Step("leaky_relu", ("leaky_relu",)),
+    )
+    assert [one.text for one in rule.constraints] == ["conv.output_shape == norm.input_shape", "norm.epsilon < 1e-3"]
+    assert rule.hint == "TENSOR_CORE_16x8x16"
+    assert rule.lacks == ("leaky_relu",)
+    text = fusion.to_text(fusion.group(_clipped(6.0), [rule]))
+    assert text.splitlines()[-1] == "rule Conv_Norm_Activation rests: the dialect has no leaky_relu"
+
+
+def test_a_rule_of_a_file_is_taken_before_the_farms_where_its_benefit_is_larger(tmp_path: Path) -> None:
+    rules = [*library.builtin(), *_load(tmp_path, PLAIN)]
+    assert fusion.to_text(fusion.group(_clipped(6.0), rules)) == (
+        "g0_conv: n0_conv + n1_clip (t0, w0) -> t2 by mine, benefit 9, hint WIDE\n"
+    )
+    assert fusion.to_text(fusion.group(_clipped(5.0), rules)) == (
+        "g0_conv: n0_conv + n1_clip (t0, w0) -> t2 by conv_clip, benefit 2\n"
+    )
+
+
+def test_a_constraint_that_does_not_hold_says_what_was_found(tmp_path: Path) -> None:
+    assert fusion.to_text(fusion.group(_clipped(5.0), _load(tmp_path, PLAIN))) == (
+        "g0_conv: n0_conv (t0, w0) -> t1\n"
+        "g1_clip: n1_clip (t1) -> t2\n"
+        'refused n1_clip after g0_conv: rule mine: "clip.max == 6" does not hold: clip.max is 5.0\n'
+    )
+
+
+def test_json_is_yaml(tmp_path: Path) -> None:
+    data = schema.data_of(_load(tmp_path, PLAIN))
+    assert _load(tmp_path, json.dumps(data)) == _load(tmp_path, PLAIN)
+    assert library.from_json(library.to_json(_load(tmp_path, PLAIN)), "x") == _load(tmp_path, PLAIN)
+
+
+def test_the_rule_of_the_how_to_is_the_farms() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/add-a-fusion-rule.md").read_text(encoding="utf-8")
+    block = page.split("```yaml\n")[1].split("```")[0]
+    (rule,) = schema.rules_of(yaml_file.read(block, "how-to"))
+    assert rule in library.builtin()
+
+
+SYNTAX, RULE, CONSTRAINT = Code.RULE_FILE_INVALID, Code.RULE_INVALID, Code.RULE_CONSTRAINT
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "place", "why"),
+    [
+        ("pattern: [", "pattern: [[", SYNTAX, (4, 3), "expected ',' or ']'"),
+        ("name: mine", "name: &a mine", SYNTAX, (2, 9), "anchors and aliases"),
+        ("name: mine", "name: !!python/name:os.system x", SYNTAX, (2, 9), "tags are not allowed"),
+        ("benefit: 9", "name: other", SYNTAX, (6, 3), "'name' occurs twice"),
+        ("fusion_rule:", "fusion_role:", RULE, (1, 1), "it must hold fusion_rule"),
+        ("benefit: 9", "benefits: 9", RULE, (6, 13), "no key 'benefits'"),
+        ("benefit: 9", "benefit: -1", RULE, (6, 12), "a benefit is a number"),
+        ("benefit: 9", "benefit: 010", RULE, (6, 12), "a benefit is a number"),
+        ("benefit: 9", "benefit: true", RULE, (6, 12), "a benefit is a number"),
+        ("benefit: 9", "benefit: 99999999999999999999", RULE, (6, 12), "a benefit is a number"),
+        ("  name: mine\n", "", RULE, (2, 3), "the key 'name' is missing"),
+        ("name: mine", "name: conv_bias", RULE, (2, 9), "another rule is called 'conv_bias'"),
+        ("name: mine", "name: my rule", RULE, (2, 9), "not a name"),
+        ("{op: clip}", "{op: clop}", RULE, (3, 30), "there is no operation 'clop'"),
+        ("{op: clip}", "{op: weight}", RULE, (3, 30), "there is no operation 'weight'"),
+        ("{op: clip}", "{op: [relu, clip, relu]}", RULE, (3, 43), "named twice"),
+        ("{op: clip}", "{op: clip, name: conv}", RULE, (3, 42), "two steps are called 'conv'"),
+        ("{op: clip}", "{op: clip, repeat: 0}", RULE, (3, 44), "a step repeats from 1 to 16 times"),
+        ("{op: clip}", "{op: clip, optional: yes}", RULE, (3, 46), "optional is true or false"),
+        ("[{op: conv}, {op: clip}]", "[{op: conv}]", RULE, (3, 12), "2 to 8 steps"),
+        ("{op: clip}", "{op: clip, optional: true}", RULE, (3, 12), "two steps at least"),
+        ("{op: conv}", "{op: conv, optional: true}", RULE, (3, 13), "the first step"),
+        ("WIDE", "'a\\tb\u00e9'", RULE, (5, 19), "printable ASCII"),
+        ("clip.max == 6", "clip.max == == 6", CONSTRAINT, (4, 30), "not an expression"),
+        ("clip.max == 6", "clip.most == 6", CONSTRAINT, (4, 18), "clip has no fact 'most'; it has channels, "),
+        ("clip.max == 6", "6 == clap.max", CONSTRAINT, (4, 23), "no step is called 'clap'; there are conv, clip"),
+        ("clip.max == 6", "clip.max == '6'", CONSTRAINT, (4, 30), "a number is never equal to a text"),
+        ("clip.max == 6", "clip.max.real == 6", CONSTRAINT, (4, 18), "Attribute is not part of the language"),
+        ("clip.max == 6", "open('x') == 6", CONSTRAINT, (4, 18), "Call is not part of the language"),
+        ("clip.max == 6", "clip.max ** 9 == 6", CONSTRAINT, (4, 18), "BinOp is not part of the language"),
+        ("clip.max == 6", "clip.max + 6", CONSTRAINT, (4, 18), "a constraint must be a flag, not a number"),
+        ("clip.max == 6", "clip.op == '\\\\x41'", CONSTRAINT, None, "is not part of the language"),
+        ("clip.max == 6", "clip == 6", CONSTRAINT, (4, 18), "write clip.FACT"),
+        ("clip.max == 6", "(" * 120 + "1" + ")" * 120, CONSTRAINT, None, ""),
+        ("clip.max == 6", "-" * 299 + "1", CONSTRAINT, None, ""),
+    ],
+)
+def test_a_fault_has_a_code_and_a_place(
+    old: str, new: str, code: Code, place: tuple[int, int] | None, why: str, tmp_path: Path
+) -> None:
+    assert old in PLAIN
+    with pytest.raises(FarmError) as caught:
+        _load(tmp_path, PLAIN.replace(old, new, 1))
+    assert caught.value.code is code
+    assert why in caught.value.why
+    assert caught.value.detail["file"] == "mine.yaml"
+    if place is not None:
+        assert (caught.value.detail["line"], caught.value.detail["column"]) == place
+        assert caught.value.what.startswith(f"mine.yaml:{place[0]}:{place[1]}: ")
+
+
+NOT_PLAIN = (
+    "",
+    "# nothing\n",
+    "---\na: 1\n---\nb: 2\n",
+    "\0",
+    "[" * 50 + "]" * 50,
+    "? [a]\n: 1\n",
+    "a" * 2_000_000,
+    "a: |\n  b\n",
+)
+
+
+@pytest.mark.parametrize("text", NOT_PLAIN, ids=range(len(NOT_PLAIN)))
+def test_what_is_not_one_plain_document_is_refused(text: str) -> None:
+    with pytest.raises(FarmError) as caught:
+        yaml_file.read(text, "x.yaml")
+    assert caught.value.code is Code.RULE_FILE_INVALID
+
+
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"\xff\xfe\xfd")
+    with pytest.raises(FarmError) as caught:
+        fusion.load([path])
+    assert caught.value.code is Code.RULE_FILE_INVALID
+    with pytest.raises(FarmError) as caught:
+        fusion.load([tmp_path / "none.yaml"])
+    assert caught.value.code is Code.FILE_MISSING
