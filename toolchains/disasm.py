@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import tempfile
+from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
 
 from kernelfarm.errors import Code, FarmError
-from toolchains import bare, emulator, flow, reach, taken
+from toolchains import bare, emulator, flow, taken
 from toolchains.instructions import CLASSES, READERS, Reader
 from toolchains.loops import Run, arithmetic
 from toolchains.machines import MACHINES
@@ -122,7 +123,7 @@ def scan(
     machine: str,
     target: Target | None = None,
     *,
-    skip: Iterable[int] = (),
+    skip: Collection[int] = (),
     entries: Iterable[int] | None = None,
 ) -> CodeFacts:
     """Disassembles code of a machine, given as (address, bytes); with a `target`, only what its CPU has is decoded, and
@@ -162,7 +163,7 @@ def _of_target(target: Target) -> list[str]:
 def parse(
     text: str,
     machine: str,
-    skip: Iterable[int] = (),
+    skip: Collection[int] = (),
     entries: Iterable[int] | None = None,
     code: taken.Code = (),
     *,
@@ -170,17 +171,21 @@ def parse(
 ) -> CodeFacts:
     """Facts of llvm-objdump's output; `code` are the bytes in which taken addresses are looked for.
 
-    With `entries`, on a machine with constants among its code, only what control flow reaches from them counts.
+    With `entries` control flow is followed from them: where it can go without an instruction starting there, nobody
+    knows what runs, and the address is undecoded. On a machine with constants among its code, only what is reached
+    counts.
     """
     reader = READERS[machine]()
-    found = _instructions(text, reader, skip)
+    found, words = _instructions(text, reader, skip), sorted(skip)
+    steps = flow.steps(flow.units(_with_packets(text, found, machine), machine), machine)
     missing: frozenset[int] = frozenset()
-    if entries is not None and MACHINES[machine].literals:
-        reached = reach.reached(found, entries)
-        missing = reached - found.keys()
-        found = {at: instruction for at, instruction in found.items() if at in reached}
+    if entries is not None:
+        followed = flow.follow(steps, entries)
+        missing = followed.missing | _run_into(words, steps, followed.reached)
+        if MACHINES[machine].literals:
+            found = {at: instruction for at, instruction in found.items() if at in followed.reached}
+            steps = {at: steps[at] for at in found}
     loops = loops and bool(CLASSES[machine])
-    steps = flow.steps(flow.units(found, machine), machine) if loops or machine == "riscv64" else {}
     landed = flow.landings(steps, entries or ()) if machine == "riscv64" else frozenset[int]()
     widths, indirect, undecoded, forms = dict[int, str](), [], [*missing], dict[str, tuple[str, int]]()
     for address, instruction in found.items():
@@ -209,12 +214,24 @@ def parse(
     )
 
 
+def _run_into(words: Sequence[int], steps: Mapping[int, flow.Step], reached: Iterable[int]) -> frozenset[int]:
+    """Words that are no instructions but stand behind one that goes on: they would run."""
+    found = set()
+    for at in reached:
+        number = bisect(words, at)
+        if steps[at].falls and number < len(words) and words[number] < steps[at].behind:
+            found.add(words[number])
+    return frozenset(found)
+
+
+def _with_packets(text: str, found: Mapping[int, str], machine: str) -> Mapping[int, str]:
+    """The instructions `found` with the braces of their packets, where a machine has such."""
+    return {at: line for at, line in lines(text).items() if at in found} if machine == "hexagon" else found
+
+
 def _taken(text: str, found: Mapping[int, str], machine: str, code: taken.Code) -> tuple[Taken, ...]:
-    """Addresses of code that the instructions `found` compute; packets need the braces that these are without."""
-    if not code:
-        return ()
-    whole = {at: line for at, line in lines(text).items() if at in found} if machine == "hexagon" else found
-    return taken.find(flow.units(whole, machine), machine, code)
+    """Addresses of code that the instructions `found` compute."""
+    return taken.find(flow.units(_with_packets(text, found, machine), machine), machine, code) if code else ()
 
 
 def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, str]:

@@ -20,10 +20,11 @@ def test_the_real_model_agrees_with_onnxruntime_on_ten_seeded_inputs(real_bundle
     done = real_bundle.product.farm("check", real_bundle.bundle, "-t", name, "--seed", "1")
 
     assert done.status == Status.DONE, (done.document, done.stderr)
-    if lacking := processor.missing_features(target.load(name)):
-        assert not done.document["ran"]
+    lacking = processor.missing_features(target.load(name))
+    if not done.document["ran"]:
+        assert lacking
         pytest.skip(f"this processor lacks {', '.join(lacking)}")
-    assert (done.document["holds"], done.document["cases"]) == (True, 10)
+    assert (done.document["holds"], done.document["cases"]) == (True, 1 if lacking else 10)  # lacking: in an emulator
     assert done.document["max_abs_error"] <= 1e-4 + 1e-3  # probabilities: at most 1
     assert done.document["payload"] == real_bundle.payload(name)
 

@@ -78,6 +78,7 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("d71f0801"), "braa x0, x1 at"),
         (Property.NO_INDIRECT_BRANCH, code("10000020"), "the address of code at"),  # adr x0, to what is behind
         (Property.NO_INDIRECT_BRANCH, code("90000000"), "the address of code at 0x10000 is taken"),  # adrp
+        (Property.NO_INDIRECT_BRANCH, code("14100000"), "are no instruction"),  # b out of all code
         (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
         (Property.FEATURE_SET, code("2518e3e0"), "no instruction of cortex-a76"),  # ptrue: SVE
         (Property.FEATURE_SET, code("6e42fc20"), "no instruction of cortex-a76"),  # bfdot
@@ -95,6 +96,7 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("e081f002"), "add pc, r1, r2 at"),
         (Property.NO_INDIRECT_BRANCH, code("e24f0004"), "the address of code at"),  # sub r0, pc, #4
         (Property.NO_INDIRECT_BRANCH, code("fa000000"), "blx "),  # to Thumb code, which is not read
+        (Property.NO_INDIRECT_BRANCH, code("ea100000"), "are no instruction"),  # b out of all code
         (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
         (Property.FEATURE_SET, code("e710f211"), "no instruction of cortex-a9"),  # sdiv
         (Property.FEATURE_SET, code("f2020c54"), "no instruction of cortex-a9"),  # vfma
@@ -104,6 +106,8 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("000500e7"), "jalr a0 at"),
         (Property.NO_INDIRECT_BRANCH, code("00430067"), "jr 0x4(t1) at"),
         (Property.NO_INDIRECT_BRANCH, code("00000317"), "the address of code at"),  # auipc t1, 0
+        (Property.NO_INDIRECT_BRANCH, code("7ff7f06f"), "are no instruction"),  # j out of all code
+        (Property.NO_INDIRECT_BRANCH, code("850205370060006f"), "are no instruction"),  # j into lui, to jr a0
         (Property.NO_INDIRECT_BRANCH, code("ffffffff"), "are no instruction"),
         (Property.FEATURE_SET, code("40c5f533"), "no instruction of generic-rv64"),  # andn: Zbb
         (Property.FEATURE_SET, code("06110057"), "no instruction of generic-rv64"),  # vandn: Zvbb
@@ -114,6 +118,8 @@ OWN: dict[str, list[tuple[Property, Change, str]]] = {
         (Property.NO_INDIRECT_BRANCH, code("5342c000"), "if (p0) jumpr:nt r2 at"),
         (Property.NO_INDIRECT_BRANCH, code("52a3c000"), "hintjr(r3) at"),
         (Property.NO_INDIRECT_BRANCH, code("6a49c200"), "the address of code at"),  # r0 = add(pc,#4)
+        (Property.NO_INDIRECT_BRANCH, code("5820c000"), "are no instruction"),  # jump out of all code
+        (Property.NO_INDIRECT_BRANCH, code("7f00c0007f0040005800c004"), "are no instruction"),  # into a packet
         (Property.FEATURE_SET, code("1c42c100"), "no instruction of hexagonv67"),  # HVX
         (Property.FEATURE_SET, code("50c1c000"), "no instruction of hexagonv67"),  # v73
     ],

@@ -129,6 +129,11 @@ def instruction(new: bytes) -> Callable[[bytes], bytes]:
     return lambda data: put(data, data.index(ID + PAD, TEXT) + 8, new)
 
 
+HIDDEN_BRANCH = bytes.fromhex("eb01b8ffe09090")
+"""jmp over the first byte of mov $0x9090e0ff, %eax, to jmp *%rax"""
+HIDDEN_CALL = bytes.fromhex("eb01b80f059090")
+"""The same, to syscall."""
+
 DAMAGE: list[tuple[Property, Callable[[bytes], bytes], str]] = [
     (Property.KCFI, first(ID, b"\0\0\0\0"), "instead of the type id"),
     (Property.KCFI, in_padding(ID), "without an entry behind it"),
@@ -150,6 +155,10 @@ DAMAGE: list[tuple[Property, Callable[[bytes], bytes], str]] = [
     (Property.FEATURE_SET, instruction(b"\x0f\x01\xef"), "wrpkru at"),
     (Property.FEATURE_SET, instruction(b"\x0f\x05"), "syscall at"),
     (Property.NO_INDIRECT_BRANCH, in_padding(b"\x48\xcb"), "lretq at"),
+    (Property.NO_INDIRECT_BRANCH, instruction(HIDDEN_BRANCH), "are no instruction"),
+    (Property.FEATURE_SET, instruction(HIDDEN_CALL), "no instruction of x86-64-v3"),
+    (Property.NO_INDIRECT_BRANCH, instruction(b"\xe9\0\0\0\x10"), "are no instruction"),  # jmp out of all code
+    (Property.NO_INDIRECT_BRANCH, instruction(b"\xe9\xf3\xff\xff\xff"), "are no instruction"),  # to the type id
     (Property.NO_INDIRECT_BRANCH, in_padding(b"\x48\xcf"), "iretq at"),
     (Property.RELRO, drop_header(0x6474E552), "no segment is read-only"),
     (Property.NOW, lambda data: dynamic(0x1E, value=0)(dynamic(0x6FFFFFFB, value=0)(data)), "bound late"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolchains import disasm, reach
+from toolchains import disasm, flow
 from toolchains.disasm import Branch, VectorUse
 
 
@@ -169,6 +169,22 @@ def test_constants_that_control_flow_never_reaches_are_not_code() -> None:
 
 def test_code_that_runs_into_what_is_no_code_is_undecoded() -> None:
     assert disasm.parse(listing("nop", "b\t0x10020"), "armv7", entries=[0x10000]).undecoded == (0x10020,)
-    assert reach.reached({0: "nop"}, [0]) == {0, 4}
-    assert reach.reached({0: "bne 0x8", 4: "bx lr", 8: "b 0x8"}, [0]) == {0, 4, 8}
-    assert reach.reached({0: "popge {r4, pc}", 4: "udf #0"}, [0]) == {0, 4}
+    for lines in ({0: "bne 0x8", 4: "bx lr", 8: "b 0x8"}, {0: "popge {r4, pc}", 4: "udf #0"}):
+        steps = flow.steps(flow.units(lines, "armv7"), "armv7")
+        assert flow.follow(steps, [0]).reached == lines.keys()
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "armv7", "hexagon", "riscv64", "x86-64"])
+def test_code_that_runs_into_a_word_that_is_none_is_undecoded(machine: str) -> None:
+    nop, end = {
+        "aarch64": ("nop", "ret"),
+        "armv7": ("nop", "bx\tlr"),
+        "hexagon": ("{ nop }", "{ jumpr r31 }"),
+        "riscv64": ("nop", "ret"),
+        "x86-64": ("nop", "retq"),
+    }[machine]
+    text = listing(nop, nop, "<unknown>", end)  # the word is a function's type id
+    entries = [0x10000, 0x1000C]
+
+    assert disasm.parse(text, machine, [0x10008], entries).undecoded == (0x10008,)
+    assert disasm.parse(text.replace(nop, end), machine, [0x10008], entries).undecoded == ()
