@@ -85,7 +85,8 @@ def test_every_cell_is_compiled_in_one_container_and_nothing_is_left(farm: Seale
     farms.eventually(lambda: farm.left() == [], within_s=GONE_S)
 
 
-@pytest.mark.parametrize("runner", ["process", "bubblewrap"])
+# The third way takes CI six minutes more: `make bar-A3` goes it, and test_runners_agree.py with one model.
+@pytest.mark.parametrize("runner", ["process", pytest.param("bubblewrap", marks=pytest.mark.bar)])
 def test_its_payloads_are_those_of_a_build_without_broker(
     matrix: Made, pinned_image: Home, tmp_path: Path, runner: str
 ) -> None:
