@@ -79,7 +79,8 @@ def run(
 ) -> list[dict[str, Array]]:
     """The payload's outputs, one mapping per case, a process per case; `work` is an empty folder for the exchange.
 
-    Raises `NotRunnableError` where this processor cannot run it, `FarmError` DEVICE_RUN_FAILED when it fails otherwise.
+    Raises `NotRunnableError` where this processor cannot run it, `FarmError` DEVICE_RUN_FAILED when it fails otherwise,
+    TOOL_CHANGED for an emulator that is no such processor.
     """
     answers = []
     for number, feeds in enumerate(cases):
@@ -109,6 +110,10 @@ def _exchange(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], numbe
     return words
 
 
+_UNKNOWN_CPU = "unable to find CPU model"
+"""What qemu says of its `-cpu`."""
+
+
 def _call(ready: Runnable, words: Sequence[str], work: Path, what: str) -> None:
     program, layout = str(ready.program.absolute()), str(ready.layout.absolute())
     log, slower = work / "log", EMULATED if ready.emulator else 1
@@ -125,6 +130,14 @@ def _call(ready: Runnable, words: Sequence[str], work: Path, what: str) -> None:
     said = files.last_line(log)
     if ended.status == REFUSED:
         raise NotRunnableError(said.removeprefix("media-run: "))
+    if ready.emulator and not ended.ok and _UNKNOWN_CPU in said:
+        raise FarmError(
+            Code.TOOL_CHANGED,
+            f"the emulator does not know the processor that it is told to be for {ready.target}",
+            said,
+            "Run `make tools`, or correct `cpu` under [run] in the target's file.",
+            {"tool": Path(ready.emulator[0]).name},
+        )
     if not ended.ok:
         how = (
             "a time limit"

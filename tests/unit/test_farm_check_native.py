@@ -13,7 +13,7 @@ from farm import native
 from farm.cases import TensorSpec
 from farm.engine import Engine, TensorInfo
 from farm.native import NotRunnableError, Runnable
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import Code, FarmError, Status
 from tests.support import device
 
 SHAPE = (1, device.N)
@@ -61,6 +61,19 @@ def test_what_this_processor_cannot_run_is_told_from_what_fails(tmp_path: Path):
 
     with pytest.raises(NotRunnableError, match="cpu"):
         native.run(other, [X], [Y], [{"x": FED}], work(tmp_path))
+
+
+def test_an_emulator_that_lacks_the_processor_is_not_the_model_s_fault(tmp_path: Path):
+    emulator = tmp_path / "qemu-x86_64"
+    emulator.write_text("#!/bin/sh\necho \"qemu-x86_64: unable to find CPU model '$2'\" >&2\nexit 1\n")
+    emulator.chmod(0o755)
+    other = replace(ready(tmp_path, device.tiny()), emulator=(str(emulator), "-cpu", "nonsense"))
+
+    with pytest.raises(FarmError) as raised:
+        native.run(other, [X], [Y], [{"x": FED}], work(tmp_path))
+
+    assert (raised.value.code, raised.value.status) == (Code.TOOL_CHANGED, Status.ENVIRONMENT)
+    assert "nonsense" in raised.value.why
 
 
 def test_a_damaged_payload_is_a_coded_error_with_the_device_s_reason(tmp_path: Path):
