@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import redis
 
-from farm.ledger.ledger import opened
 from farm.ledger.rules import Reason
-from tests.support import farms
+from tests.support import farms, queues
 from tests.support.farms import eventually
 from tests.support.queues import Queue, cells, parent, worker_of
 from tests.support.redis_server import RedisServer
@@ -31,15 +30,9 @@ GONE_S = 30.0
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def queue(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer) -> Iterator[Queue]:
-    home = tmp_path / "home"
-    farms.settings(home)
     address = "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_server").database())
-    with opened(address or home / "ledger.sqlite3") as ledger:
-        made = Queue(home, redis_server, ledger, farms.marks(home), address)
-        try:
-            yield made
-        finally:
-            made.stop()
+    with queues.running(tmp_path / "home", redis_server, address) as made:
+        yield made
 
 
 def kill(pid: int) -> None:

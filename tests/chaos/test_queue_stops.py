@@ -16,7 +16,7 @@ from farm.ledger.ledger import opened
 from farm.queue import Broker
 from farm.scheduler import session
 from kernelfarm import canonical, digest
-from tests.support import farms, redis_server
+from tests.support import farms, queues, redis_server
 from tests.support.farms import eventually
 from tests.support.queues import Queue, cells, worker_of
 from tests.support.redis_server import RedisServer
@@ -31,14 +31,8 @@ GONE_S = 30.0
 
 @pytest.fixture
 def queue(tmp_path: Path, redis_server: RedisServer) -> Iterator[Queue]:
-    home = tmp_path / "home"
-    farms.settings(home)
-    with opened(home / "ledger.sqlite3") as ledger:
-        made = Queue(home, redis_server, ledger, farms.marks(home))
-        try:
-            yield made
-        finally:
-            made.stop()
+    with queues.running(tmp_path / "home", redis_server) as made:
+        yield made
 
 
 def test_sigterm_to_the_group_lets_a_run_end_and_takes_no_other(queue: Queue) -> None:

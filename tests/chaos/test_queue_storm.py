@@ -16,11 +16,10 @@ from redis.exceptions import RedisError
 
 from farm import gc
 from farm.gc import Rules
-from farm.ledger.ledger import opened
 from farm.ledger.nouns import AttemptRow
 from farm.scheduler import Session
 from kernelfarm.store import ContentStore
-from tests.support import farms
+from tests.support import farms, queues
 from tests.support.farms import eventually
 from tests.support.queues import LEASE_S, Queue, cells
 from tests.support.redis_server import RedisServer
@@ -38,14 +37,8 @@ ENDED_BADLY = {"lease-expired", "interrupted", "lost"}
 
 @pytest.fixture
 def queue(tmp_path: Path, redis_server: RedisServer) -> Iterator[Queue]:
-    home = tmp_path / "home"
-    farms.settings(home)
-    with opened(home / "ledger.sqlite3") as ledger:
-        made = Queue(home, redis_server, ledger, farms.marks(home))
-        try:
-            yield made
-        finally:
-            made.stop()
+    with queues.running(tmp_path / "home", redis_server) as made:
+        yield made
 
 
 def flush(queue: Queue, _chance: random.Random) -> None:

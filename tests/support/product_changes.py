@@ -50,6 +50,17 @@ def code(new: str) -> Damage:
     )
 
 
+def aimed(opcode: str, target: Callable[[ProductFacts], int]) -> Damage:
+    """An instruction of x86-64 that ends in its distance to a place, behind a function's landing pad."""
+
+    def change(data: bytes, facts: ProductFacts) -> bytes:
+        first, at = bytes.fromhex(opcode), start(facts) + PADS["x86-64"]
+        distance = target(facts) - (at + len(first) + 4)
+        return put(data, offset(facts, at), first + distance.to_bytes(4, "little", signed=True))
+
+    return change
+
+
 def at_call(distance: int, new: str) -> Damage:
     """Bytes so far before the checked call."""
     return lambda data, facts: put(data, offset(facts, facts.code.indirect[0]) - distance, bytes.fromhex(new))

@@ -12,12 +12,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from farm.ledger.ledger import Ledger
+from farm.ledger.ledger import Ledger, opened
 from tests.support import farms
 from tests.support.farms import Marks, alive
 from tests.support.redis_server import RedisServer
@@ -104,6 +104,18 @@ class Queue:
         quick = {"FARM_LEASE_S": str(LEASE_S), "FARM_RECONCILE_S": "0.5", "FARM_VISIBILITY_S": "5"}
         ledger = {"FARM_LEDGER_URL": self.address} if self.address else {}
         return {**os.environ, **quick, **ledger, **extra}
+
+
+@contextlib.contextmanager
+def running(home: Path, redis: RedisServer, address: str = "") -> Iterator[Queue]:
+    """A queue with its state in `home` and its ledger there, or at `address`; it is stopped behind the block."""
+    farms.settings(home)
+    with opened(address or home / "ledger.sqlite3") as ledger:
+        made = Queue(home, redis, ledger, farms.marks(home), address)
+        try:
+            yield made
+        finally:
+            made.stop()
 
 
 def cells(build: subprocess.Popen[str], *, within_s: float = HANG_S) -> list[dict[str, Any]]:

@@ -101,10 +101,7 @@ def test_a_fault_is_placed_by_file_function_and_offset(tmp_path: Path) -> None:
 
 
 def test_a_jump_into_the_check_is_refused(tmp_path: Path) -> None:
-    def damage(data: bytes, facts: products.ProductFacts) -> bytes:
-        at = product_changes.start(facts) + 4
-        jump = b"\xe9" + (facts.code.indirect[0] - at - 5).to_bytes(4, "little", signed=True)
-        return product_changes.put(data, product_changes.offset(facts, at), jump)
+    damage = product_changes.aimed("e9", lambda facts: facts.code.indirect[0])  # jmp
 
     found = product_changes.finding(tmp_path, device.TARGET, LIBRARY, damage, Property.NO_INDIRECT_BRANCH)
 
@@ -113,10 +110,7 @@ def test_a_jump_into_the_check_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_address_taken_inside_the_check_is_refused(tmp_path: Path) -> None:
-    def damage(data: bytes, facts: products.ProductFacts) -> bytes:
-        at = product_changes.start(facts) + 4
-        take = b"\x48\x8d\x05" + (facts.code.indirect[0] - at - 7).to_bytes(4, "little", signed=True)
-        return product_changes.put(data, product_changes.offset(facts, at), take)
+    damage = product_changes.aimed("48 8d 05", lambda facts: facts.code.indirect[0])  # lea
 
     found = product_changes.finding(tmp_path, device.TARGET, LIBRARY, damage, Property.NO_INDIRECT_BRANCH)
 
@@ -125,12 +119,11 @@ def test_an_address_taken_inside_the_check_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_code_takes_an_address_an_instruction_must_start(tmp_path: Path) -> None:
-    def damage(data: bytes, facts: products.ProductFacts) -> bytes:
+    def last(facts: products.ProductFacts) -> int:
         segment = next(s for s in facts.elf.segments if "x" in s.access)
-        at = product_changes.start(facts) + 4
-        last = segment.address + segment.file_size - 1
-        take = b"\x48\x8d\x05" + (last - at - 7).to_bytes(4, "little", signed=True)
-        return product_changes.put(data, product_changes.offset(facts, at), take)
+        return segment.address + segment.file_size - 1
+
+    damage = product_changes.aimed("48 8d 05", last)  # lea
 
     lost = (Property.NO_INDIRECT_BRANCH, Property.LANDING_PADS)
     found = [product_changes.finding(tmp_path, device.TARGET, PROGRAM, damage, wanted) for wanted in lost]
