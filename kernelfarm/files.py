@@ -187,17 +187,7 @@ def _sweep_one(path: Path) -> bool:
 
 def is_owned(path: Path) -> bool:
     """Whether a temporary file or folder is there and its owner lives; false where that cannot be found out."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    return _is_kept_from(fcntl.LOCK_SH, path, os.O_NONBLOCK)
 
 
 @contextlib.contextmanager
@@ -227,12 +217,17 @@ def _hold(folder: Path) -> int:
 
 def is_used(folder: Path) -> bool:
     """Whether somebody is `using` a folder, or makes it; false where that cannot be found out."""
+    return _is_kept_from(fcntl.LOCK_EX, folder, os.O_DIRECTORY)
+
+
+def _is_kept_from(lock: int, path: Path, flags: int) -> bool:
+    """Whether somebody's lock on a path keeps this kind out; false where that cannot be found out."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, lock | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

@@ -177,7 +177,8 @@ def parse(
     """
     reader = READERS[machine]()
     found, words = _instructions(text, reader, skip), sorted(skip)
-    steps = flow.steps(flow.units(_with_packets(text, found, machine), machine), machine)
+    units = flow.units(_with_packets(text, found, machine), machine)
+    steps = flow.steps(units, machine)
     missing: frozenset[int] = frozenset()
     if entries is not None:
         followed = flow.follow(steps, entries)
@@ -210,7 +211,7 @@ def parse(
         listed,
         tuple(found),
         arithmetic(found, widths, steps, entries or (), machine) if loops else (),
-        _taken(text, found, machine, code),
+        taken.find(units, machine, code, found) if code else (),
     )
 
 
@@ -227,11 +228,6 @@ def _run_into(words: Sequence[int], steps: Mapping[int, flow.Step], reached: Ite
 def _with_packets(text: str, found: Mapping[int, str], machine: str) -> Mapping[int, str]:
     """The instructions `found` with the braces of their packets, where a machine has such."""
     return {at: line for at, line in lines(text).items() if at in found} if machine == "hexagon" else found
-
-
-def _taken(text: str, found: Mapping[int, str], machine: str, code: taken.Code) -> tuple[Taken, ...]:
-    """Addresses of code that the instructions `found` compute."""
-    return taken.find(flow.units(_with_packets(text, found, machine), machine), machine, code) if code else ()
 
 
 def _instructions(text: str, reader: Reader, skip: Iterable[int]) -> dict[int, str]:
