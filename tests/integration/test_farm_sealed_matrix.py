@@ -85,8 +85,7 @@ def test_every_cell_is_compiled_in_one_container_and_nothing_is_left(farm: Seale
     farms.eventually(lambda: farm.left() == [], within_s=GONE_S)
 
 
-# The third way takes CI six minutes more: `make bar-A3` goes it, and test_runners_agree.py with one model.
-@pytest.mark.parametrize("runner", ["process", pytest.param("bubblewrap", marks=pytest.mark.bar)])
+@pytest.mark.parametrize("runner", ["process", "bubblewrap"])
 def test_its_payloads_are_those_of_a_build_without_broker(
     matrix: Made, pinned_image: Home, tmp_path: Path, runner: str
 ) -> None:
