@@ -80,8 +80,8 @@ def matrix() -> Iterator[Line]:
     asked = "one container per cell, equal payloads"
     for name, word in (
         ("4 models x 6 targets in Docker by two workers", "one_container"),
-        ("the same from an embedded run in bare processes", "without_broker[process]"),
-        ("the same from an embedded run in bubblewrap", "without_broker[bubblewrap]"),
+        ("the same from an embedded run in bare processes", "bare_processes_without_a_broker"),
+        ("the same from an embedded run in bubblewrap", "bubblewrap_without_a_broker"),
     ):
         holds = found.covers([word])
         figure = "24 of 24 cells" if holds else "see the detail"

@@ -20,10 +20,9 @@ import pytest
 from benchmarks import bar
 from benchmarks.bar import Line
 from benchmarks.tests_ran import counted, ran
-from farm import processor
 from kernelfarm import oci_bundle
-from tests.support import models, pinned_image, release_registry, release_sequence, sbom_validator
-from tests.support.release_sequence import CONSUMER, PRODUCER, Released, Wanted
+from tests.support import models, pinned_image, release_sequence, sbom_validator
+from tests.support.release_sequence import CONSUMER, PRODUCER, Released
 from toolchains import target
 
 SBOM = (
@@ -87,7 +86,8 @@ def sequence(*, small: bool = False) -> Iterator[Line]:
         folder = Path(name)
         try:
             validator = sbom_validator.installed()
-            made = _released(folder, [one.name for one in chosen], goals)
+            run = release_sequence.machines(folder, pinned_image.ensure())
+            made = release_sequence.release_all(run, folder / "registry", [one.name for one in chosen], goals)
         except (AssertionError, pytest.skip.Exception, pytest.fail.Exception) as reason:
             yield Line("the documented sequence", "a step failed", "all steps end with 0", False, str(reason))
             print(reason, file=sys.stderr)
@@ -98,16 +98,6 @@ def sequence(*, small: bool = False) -> Iterator[Line]:
         figure = f"{len(bills) - len(complaints)} of {len(bills)}"
         holds = not complaints and len(bills) == len(made) * len(goals)
         yield Line("bills of the release, independent validator", figure, "all", holds, complaints)
-
-
-def _released(folder: Path, names: Sequence[str], goals: Sequence[str]) -> list[Released]:
-    pinned_image.ensure()
-    run = release_sequence.machines(folder, pinned_image.SHARED)
-    with release_registry.running(folder / "registry") as registry:
-        return [
-            run.release(Wanted(name, models.fetch(name), models.small_shape(name)), registry, goals, CHANNEL="stable")
-            for name in names
-        ]
 
 
 def _sequence_lines(made: Sequence[Released], goals: Sequence[str]) -> Iterator[Line]:
@@ -128,17 +118,11 @@ def _sequence_lines(made: Sequence[Released], goals: Sequence[str]) -> Iterator[
         yield Line(name, f"{same} of {cells} as built", "all, bills among them", same == cells)
     ways = [how for one in made for how in one.self_tests.values()]
     native = sum(how == "native" for how in ways)
-    unable = [goal for goal in goals if _is_unable(goal)]
+    unable = release_sequence.untestable(goals)
     figure = f"{len(ways)} of {cells}, {native} native" + "".join(f", not {goal} (processor)" for goal in unable)
     holds = all(set(one.self_tests) == set(goals) - set(unable) for one in made)
     tests = [one.self_tests for one in made]
     yield Line("self-tests of the fetched release", figure, "all that this processor can run", holds, tests)
-
-
-def _is_unable(goal: str) -> bool:
-    """Whether no tool whatever has this machine run a target: its processor cannot, and nothing emulates it."""
-    found = target.load(goal)
-    return not found.run.emulator and bool(processor.missing_features(found))
 
 
 def _bills(bundle: Path) -> list[Path]:

@@ -77,7 +77,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """A linked file. `relro` is (address, size); `foreign_relocations` are those that are not RELATIVE inside RELRO."""
+    """A linked file. `relro` is (address, size).
+
+    `foreign_relocations` are those that are not RELATIVE inside RELRO, and symbols of which a loader makes relocations
+    by running code (STT_GNU_IFUNC) or by a rule of its own.
+    """
 
     digest: Digest
     machine: str
@@ -170,8 +174,9 @@ def _read(data: bytes, file: Any, name: str) -> Elf:
         exports=tuple(sorted(exported)),
         undefined=tuple(sorted(s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and s.name)),
         relocations=len(relocations),
-        foreign_relocations=tuple(
-            f"type {kind} at {at:#x}" for at, kind, _ in relocations if not _is_own(at, kind, machine, relro)
+        foreign_relocations=(
+            *(f"type {kind} at {at:#x}" for at, kind, _ in relocations if not _is_own(at, kind, machine, relro)),
+            *(f"symbol {s.name} of type {s['st_info']['type']}" for s in symbols if not _is_plain(s)),
         ),
         entry_point=file.header["e_entry"],
         table_address=table,
@@ -240,6 +245,11 @@ def _relocations(dynamic: Any) -> list[tuple[int, int, int]]:
         for _, table in sorted(tables.items())
         for r in table.iter_relocations()
     ]
+
+
+def _is_plain(symbol: Any) -> bool:
+    """Whether the value of a symbol is the address of what it names."""
+    return symbol["st_info"]["type"] in ("STT_NOTYPE", "STT_OBJECT", "STT_FUNC")
 
 
 def _is_own(address: int, kind: int, machine: Machine, relro: tuple[int, int] | None) -> bool:

@@ -1,4 +1,7 @@
-"""Four real models for six targets through Redis, PostgreSQL and Docker, by two workers: the bytes of any other way."""
+"""Four real models for six targets through Redis, PostgreSQL and Docker, by two workers: the bytes of any other way.
+
+One of the other ways is the documented sequence of a release, which goes on to a consumer of all of it.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,19 @@ import pytest
 
 from farm.ledger.ledger import opened
 from kernelfarm.paths import Home
-from tests.support import farms, models, sealed_farm
+from tests.support import farms, models, release_sequence, sealed_farm
 from tests.support.docker_engine import DockerEngine
 from tests.support.pinned_image import lend
 from tests.support.postgres_server import PostgresServer
 from tests.support.product import Product
+from tests.support.release_sequence import LICENCE, Released
 from tests.support.sealed_farm import GONE_S, Made, SealedFarm, differences, made_of
 from toolchains import target
 
 pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-CELLS = [(model.name, name) for model in models.MODELS for name in target.names()]
+TARGETS = target.names()
+CELLS = [(model.name, name) for model in models.MODELS for name in TARGETS]
 BUILD_S = 3000.0
 
 
@@ -50,10 +55,25 @@ def matrix(farm: SealedFarm, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return made
 
 
+@pytest.fixture(scope="module")
+def release_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the machines of the sequence keep what they have."""
+    return tmp_path_factory.mktemp("release")
+
+
+@pytest.fixture(scope="module")
+def released(release_folder: Path, pinned_image: Home) -> list[Released]:
+    """What the documented sequence made of the matrix, in bubblewrap and without a broker."""
+    run = release_sequence.machines(release_folder, pinned_image)
+    names = [model.name for model in models.MODELS]
+    return release_sequence.release_all(run, release_folder / "registry", names, TARGETS)
+
+
 def words(name: str, out: Path) -> list[str | Path]:
     """What `farm build` is told to make a model's bundle."""
-    targets = [word for one in target.names() for word in ("-t", one)]
-    return [models.fetch(name), *targets, "--shape", models.small_shape(name), "--name", name, "--out", out]
+    targets = [word for one in TARGETS for word in ("-t", one)]
+    shape = ("--shape", models.small_shape(name))
+    return [models.fetch(name), *targets, *shape, "--name", name, "--model-licence", LICENCE, "--out", out]
 
 
 def load(said: tuple[str, str]) -> Any:
@@ -85,17 +105,37 @@ def test_every_cell_is_compiled_in_one_container_and_nothing_is_left(farm: Seale
     farms.eventually(lambda: farm.left() == [], within_s=GONE_S)
 
 
-@pytest.mark.parametrize("runner", ["process", "bubblewrap"])
-def test_its_payloads_are_those_of_a_build_without_broker(
-    matrix: Made, pinned_image: Home, tmp_path: Path, runner: str
+def test_its_payloads_are_those_of_bare_processes_without_a_broker(
+    matrix: Made, pinned_image: Home, tmp_path: Path
 ) -> None:
     # Given a farm that has nothing but the image, so that nothing comes from a cache
     lend(pinned_image, tmp_path / "home")
-    found = alone(Product(tmp_path / "home"), tmp_path / "bundles", "--runner", runner)
+    found = alone(Product(tmp_path / "home"), tmp_path / "bundles", "--runner", "process")
     # Then no file of any cell differs
     assert differences(found, matrix) == []
     assert sorted(found.payloads) == sorted(CELLS)
     assert not set(found.keys.values()) & set(matrix.keys.values())
+
+
+def test_its_payloads_are_those_of_bubblewrap_without_a_broker(
+    matrix: Made, released: list[Released], release_folder: Path
+) -> None:
+    with opened(release_folder / "farm/home/ledger.sqlite3") as ledger:
+        found = made_of([one.build for one in released], ledger)
+    assert differences(found, matrix) == []
+    assert sorted(found.payloads) == sorted(CELLS)
+    assert not set(found.keys.values()) & set(matrix.keys.values())
+
+
+def test_the_documented_sequence_releases_all_of_it_to_a_consumer(released: list[Released]) -> None:
+    # Given builds that a second worker repeated, and a machine that has nothing but the public key
+    for one in released:
+        # Then the consumer has the very payloads of both workers
+        assert (one.version, one.verified) == ("1.0.0", True)
+        assert sorted(one.built) == list(TARGETS)
+        assert one.fetched == one.rebuilt == one.built
+        # And they answer as the model does, wherever this processor or an emulator can run them
+        assert set(one.self_tests) == {*TARGETS} - {*release_sequence.untestable(TARGETS)}
 
 
 @pytest.mark.usefixtures("matrix")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from io import BytesIO
+
+from elftools.elf.elffile import ELFFile
 
 from toolchains.machines import MACHINES
 
@@ -72,3 +75,15 @@ def relocation(data: bytes) -> bytes:
 def machine_of(data: bytes) -> str:
     number = struct.unpack_from("<H", data, 18)[0]
     return next(name for name, machine in MACHINES.items() if machine.elf_machine == number)
+
+
+def retyped(name: str, kind: int) -> Callable[[bytes], bytes]:
+    """Another type of an exported symbol."""
+
+    def change(data: bytes) -> bytes:
+        table = ELFFile(BytesIO(data)).get_section_by_name(".dynsym")
+        [number] = [number for number, symbol in enumerate(table.iter_symbols()) if symbol.name == name]
+        at = table["sh_offset"] + number * table["sh_entsize"] + (4 if Layout(data).wide else 12)
+        return put(data, at, bytes([data[at] & 0xF0 | kind]))
+
+    return change

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import device
-from tests.support.elf_changes import Layout, dynamic, flags, machine_of, put, relocation
+from tests.support.elf_changes import Layout, dynamic, flags, machine_of, put, relocation, retyped
 from toolchains import products, runtime_build, zig
 from toolchains.elf import TILE_TYPE, content
 from toolchains.machines import MACHINES
@@ -105,6 +105,7 @@ COMMON: list[Case] = [
     (Property.NX_STACK, PROGRAM, plain(flags(0x6474E551, 7)), "may be executable"),
     (Property.NO_WX, PROGRAM, plain(flags(1, 7, number=1)), "writable and executable"),
     (Property.NO_TEXTREL, LIBRARY, plain(dynamic(30, value=12)), "relocations in code"),
+    (Property.RELATIVE_ONLY, LIBRARY, plain(retyped("media_engine_info", 10)), "media_engine_info of type STT_LOOS"),
     (Property.NO_SEARCH_PATH, LIBRARY, plain(dynamic(0x6FFFFEF5, new_tag=29, value=1)), "searches "),
     (Property.NO_NEEDED, LIBRARY, plain(dynamic(0x6FFFFEF5, new_tag=1, value=1)), "needs "),
     (Property.EXPORTS, LIBRARY, plain(lambda d: put(d, d.index(b"media_engine_info\0"), b"n")), "nedia_engine_info"),

@@ -17,16 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from farm import processor
 from farm.licences import gate
 from farm.release.sources import ROOMS
 from kernelfarm.paths import Home
-from tests.support import models, pinned_image
+from tests.support import models, pinned_image, release_registry
 from tests.support.release_registry import ReleaseRegistry
+from toolchains import target
 
 SCANS = models.ROOT / "build" / "scans"
 """Recorded licence scans, kept by content and scanner: what a farm recorded, every other one may take."""
 ENVIRONMENT = Path("build", "venv")
 SCRIPT = models.ROOT / "examples" / "ci" / "release.sh"
+LICENCE = "Apache-2.0"
+"""What the tests say of the models' licence."""
 PRODUCER = ("build", "rebuild", "release", "publish")
 CONSUMER = ("verify", "lock", "fetch", "self-test")
 """What is done on a machine that has nothing but the public key."""
@@ -122,19 +126,21 @@ class Wanted:
     name: str
     model: Path
     shape: str
-    licence: str = "Apache-2.0"
+    licence: str = LICENCE
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
     """What came of one model: seconds of each step, and by target the payloads' digests and how the self-test ran.
 
-    `rebuilt` are the digests that the second worker got, `bundle` the folder that the consumer fetched.
+    `build` is what the build printed, `rebuilt` are the digests that the second worker got, `bundle` is the folder that
+    the consumer fetched.
     """
 
     name: str
     version: str
     seconds: Mapping[str, float]
+    build: Any
     built: Mapping[str, str]
     rebuilt: Mapping[str, str]
     fetched: Mapping[str, str]
@@ -168,7 +174,8 @@ class Run:
         return self._read(wanted.name, seconds)
 
     def _read(self, name: str, seconds: Mapping[str, float]) -> Released:
-        (built,) = self.farm.report("build.json")["bundles"]
+        build = self.farm.report("build.json")
+        (built,) = build["bundles"]
         (fetched,) = self.consumer.report("fetch.json")["bundles"]
         inside = self.consumer.document("inspect", fetched["path"])["targets"]
         tested = self.consumer.report("self-test.json")["targets"]
@@ -176,6 +183,7 @@ class Run:
             name,
             self.farm.report("release.json")["version"],
             seconds,
+            build,
             built["payloads"],
             {one["target"]: one["rebuilt"] for one in self.farm.report("rebuild.json")["rebuilt"]},
             {target: one["digest"] for target, one in inside.items()},
@@ -195,6 +203,21 @@ def machines(folder: Path, image: Home, runner: str = "bubblewrap") -> Run:
     consumer = Machine(folder / "consumer", source)
     shutil.copyfile(farm.home / "keys" / "default.pub", consumer.folder / "release.pub")
     return Run(farm, consumer)
+
+
+def release_all(run: Run, registry: Path, names: Sequence[str], targets: Sequence[str]) -> list[Released]:
+    """Real models, all steps of each, by the rules of the channel "stable", with a registry in a folder."""
+    with release_registry.running(registry) as running:
+        return [
+            run.release(Wanted(name, models.fetch(name), models.small_shape(name)), running, targets, CHANNEL="stable")
+            for name in names
+        ]
+
+
+def untestable(targets: Sequence[str]) -> list[str]:
+    """Targets that nothing whatever can run here: this processor cannot, and nothing emulates one that can."""
+    found = [target.load(name) for name in targets]
+    return [one.name for one in found if not one.run.emulator and processor.missing_features(one)]
 
 
 def share_scans(farm: Machine) -> None:
