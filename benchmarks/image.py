@@ -106,6 +106,7 @@ def _compile(built: Image, model: bytes, own: Code, scratch: Path, runner_of: Ru
         "shapes": {},
         "target": target.load(TARGET).to_json(),
         "jobs": 2,
+        "rules": None,
     }
     (scratch / "in" / "request.json").write_bytes(canonical.dumps(request))
     words: list[float] = []

@@ -58,11 +58,25 @@ class ProcessRunner:
         objects: Path | None = None,
         tag: Tag = Tag(),  # noqa: B008
     ) -> tuple[Accepted, ChildResult]:
-        """As `containers.runner.Runner`. The child's working folder is `scratch`, its temporary one `scratch`/tmp.
-
-        It gets the relative paths "in" and "out", the same ones every time.
-        """
+        """As `containers.runner.Runner`, by `run_in`."""
         del tag  # the child dies with this process
+        ended = self.run_in(scratch, log_path=log_path, limits=limits, on_progress=on_progress, objects=objects)
+        return result.accept(scratch / "out"), ended
+
+    def run_in(
+        self,
+        scratch: Path,
+        *,
+        log_path: Path | None = None,
+        limits: Limits | None = None,
+        on_progress: OnProgress | None = None,
+        objects: Path | None = None,
+    ) -> ChildResult:
+        """Run the program over `scratch`/in; what it wrote into `scratch`/out is not looked at.
+
+        Its working folder is `scratch`, its temporary one `scratch`/tmp. It gets the relative paths "in" and "out", the
+        same ones every time. Raises as `compile_in` where it fails.
+        """
         bounds = limits or Limits()
         out_dir = scratch / "out"
         with files.coded("a compile could not be prepared", scratch):
@@ -84,7 +98,7 @@ class ProcessRunner:
         )
         if not ended.ok:
             raise runner.failure(ended, out_dir, runner.tail(log_path), bounds)
-        return result.accept(out_dir), ended
+        return ended
 
     def shell(self, scratch: Path, words: Sequence[str], limits: Limits) -> int:
         """As `containers.runner.Runner`, with the clean environment of a compile and nothing sealed off."""

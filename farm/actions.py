@@ -50,6 +50,12 @@ class Job:
     target: Any
     action: Action
 
+    @property
+    def inputs(self) -> tuple[tuple[Digest, int], ...]:
+        """Digest and size of every blob that the compile needs."""
+        blobs = (self.model, *self.model.external, self.action.recipe.options.rules)
+        return tuple((blob.digest, blob.size) for blob in blobs if blob is not None)
+
 
 def toolbox(execution: Execution | None = None, identities: Mapping[str, Tool] | None = None) -> Toolbox:
     """The toolbox of this installation, for a runner's `execution`, by default that of a bare process.

@@ -13,6 +13,7 @@ from typing import Any
 
 from farm import peak, processor, reference, subject
 from farm.config import Config
+from farm.rule_files import NO_RULES, UserRules
 from farm.scheduler import OnChange, ignore
 from farm.subject import Subject
 from kernelfarm import canonical, child, files
@@ -27,7 +28,9 @@ LIMITS: Mapping[str, Any] = {"cpu_s": 600, "wall_s": 900.0, "address_space": 16 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to measure. `what` is a model or a bundle (`model` serves a bundle alone); `rounds` turns of A B B A."""
+    """What to measure. `what` is a model or a bundle (`model` serves a bundle alone, `rules` a model);
+    `rounds` turns of A B B A.
+    """
 
     what: Path
     target: str
@@ -37,6 +40,7 @@ class Question:
     seed: int = 0
     rounds: int = ROUNDS
     model: Path | None = None
+    rules: UserRules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,13 @@ def bench(settings: Config, question: Question, *, on_change: OnChange = ignore)
     wanted = target.load(question.target)
     processor.require_runnable(wanted)
     opened = subject.opened(
-        settings, question.what, question.target, question.options, model=question.model, on_change=on_change
+        settings,
+        question.what,
+        question.target,
+        question.options,
+        rules=question.rules,
+        model=question.model,
+        on_change=on_change,
     )
     with opened as one, files.temp_folder(settings.home.cache) as work:
         core = min(os.sched_getaffinity(0))

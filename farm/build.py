@@ -22,6 +22,7 @@ from farm.licences.gate import Terms
 from farm.licences.order import LicenceOrder
 from farm.models import Taken
 from farm.payload import read_folder
+from farm.rule_files import NO_RULES, UserRules
 from farm.scheduler import Cell, OnChange, Session
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError, Status
@@ -39,6 +40,7 @@ class Order:
     """What `farm build` was asked for. `workers` is how many processes may compile at once; 0 chooses.
 
     `execution` says which runner compiles and in which image; None: a bare process. `scrub_words` may stay in no name.
+    `rules` join the farm's own; `options` does not name them yet.
     """
 
     models: tuple[Path, ...]
@@ -51,6 +53,7 @@ class Order:
     execution: Execution | None = None
     scrub_words: tuple[str, ...] = ()
     licences: LicenceOrder = field(default_factory=LicenceOrder)
+    rules: UserRules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Built:
     cells: tuple[Cell, ...]
     bundles: tuple[WrittenBundle, ...]
     errors: tuple[FarmError, ...]
+    rules: UserRules = NO_RULES
 
     @property
     def taken(self) -> tuple[Taken, ...]:
@@ -118,9 +122,10 @@ def build(
             )
             if not wait:
                 builds.detach(number)
-                return Built(number, tuple(cells), (), tuple(_distinct(cells)))
+                return Built(number, tuple(cells), (), tuple(_distinct(cells)), order.rules)
             written, more = _write_bundles(farm, order, out, cells, key, terms)
-            built = Built(number, tuple(cells), tuple(written), (*_distinct(cells), *more))
+            errors = (*_distinct(cells), *more)
+            built = Built(number, tuple(cells), tuple(written), errors, order.rules)
             if all(error.code is not Code.STORE_MISSING for error in built.errors):
                 break
         farm.ledger.builds.close(number, BuildState.FAILED if built.errors else BuildState.DONE)
@@ -137,6 +142,7 @@ def request(order: Order, out: Path, key: str) -> dict[str, Any]:
         "options": canonical.to_json(order.options),
         "licences": canonical.to_json(order.licences),
         "execution": None if order.execution is None else canonical.to_json(order.execution),
+        "rules": [str(path.absolute()) for path in order.rules.files],
         "out": str(out.absolute()),
         "key": key,
     }
@@ -162,6 +168,7 @@ def resumed(row: BuildRow) -> tuple[Order, Path, str]:
         values["options"] = canonical.from_json(Options, values["options"])
         if "licences" in values:
             values["licences"] = canonical.from_json(LicenceOrder, values["licences"])
+        values["rules"] = UserRules.load([Path(path) for path in values.get("rules", ())])
         if values.get("execution") is not None:
             values["execution"] = canonical.from_json(Execution, values["execution"])
         return Order(**values), Path(kept["out"]), str(kept["key"])
@@ -183,6 +190,7 @@ def compile_order(
     jobs = []
     taken: dict[str, Taken] = {}
     box: Toolbox | None = None
+    options = replace(order.options, rules=order.rules.put(farm.store))
     for name, path in named.items():
         try:
             scratch, words = farm.settings.home.cache, order.scrub_words
@@ -191,7 +199,7 @@ def compile_order(
             refused += [Cell(name, target.name, error=error) for target in wanted]
             continue
         box = box or toolbox(order.execution, runners.tools_of(farm.settings.home, order.execution))
-        jobs += [job_of(one.model, target, one.options(order.options), box) for target in wanted]
+        jobs += [job_of(one.model, target, one.options(options), box) for target in wanted]
 
     done = scheduler.compile_jobs(
         farm,

@@ -12,6 +12,7 @@ from farm import agreement, cases, native, reference, subject
 from farm.agreement import Agreement, Array
 from farm.config import Config
 from farm.native import NotRunnableError
+from farm.rule_files import NO_RULES, UserRules
 from farm.scheduler import OnChange, ignore
 from farm.subject import Subject
 from kernelfarm import digest, files, oci_bundle
@@ -31,7 +32,8 @@ _HINT = " Of Resize and ConvTranspose see first docs/reference/onnxruntime.md: w
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to check. `what` is a model, a folder in ONNX's test layout or a bundle; `model` serves a bundle alone.
+    """What to check. `what` is a model, a folder in ONNX's test layout or a bundle; `model` serves a bundle alone,
+    `rules` everything else.
 
     `inputs` are a user's .npy files, one for each input; without them `count` seeded cases are run, by default
     `NATIVE_CASES`, or `EMULATED_CASES` in an emulator.
@@ -44,6 +46,7 @@ class Question:
     seed: int = 0
     count: int | None = None
     model: Path | None = None
+    rules: UserRules = NO_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,14 @@ def _opened(settings: Config, question: Question, on_change: OnChange) -> Iterat
     if what.is_dir() and not subject.is_bundle(what):
         what, name = reference.test_folder(what).model, what.absolute().name
     opened = subject.opened(
-        settings, what, question.target, question.options, model=question.model, on_change=on_change, name=name
+        settings,
+        what,
+        question.target,
+        question.options,
+        rules=question.rules,
+        model=question.model,
+        on_change=on_change,
+        name=name,
     )
     with opened as one:
         yield one

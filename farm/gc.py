@@ -1,6 +1,6 @@
 """Which bytes nobody needs any more, and their removal. Bundles that were written are whole and need nothing here.
 
-Needed are: what a cached payload consists of and the model that it was compiled from (for `farm rebuild`), the models
+Needed are: what a cached payload consists of and the inputs that it was compiled from (for `farm rebuild`), the inputs
 of runs that are queued or running, young logs, the packages that the image is built from, the image and the code that
 compiles are run with today. What was put within the grace stays in any case: its run may not be in the ledger yet. The
 ledger's records outlive the bytes. Old images and code go while others compile: who uses one keeps it (`files.using`).
@@ -108,8 +108,8 @@ def needed_digests(ledger: Ledger, forgotten: frozenset[str], *, logs_since: flo
     for key, action, payload in ledger.history.needed():
         if payload is not None and key in forgotten:
             continue
-        model = canonical.decode(Job, action.encode(), name="a job in the ledger").model
-        found |= {model.digest, *(item.digest for item in model.external)}
+        job = canonical.decode(Job, action.encode(), name="a job in the ledger")
+        found |= {digest for digest, _size in job.inputs}
         if payload is not None:
             noun = canonical.decode(Payload, payload.encode(), name="a payload in the ledger")
             found |= {entry.digest for entry in noun.files}

@@ -16,12 +16,25 @@ from typing import Any
 
 from containers.process import ProcessRunner
 from containers.runner import Progress, Runner
-from farm import actions, attest, comparisons, describe, differences, elsewhere, places, runners, subject, worker
+from farm import (
+    actions,
+    attest,
+    comparisons,
+    describe,
+    differences,
+    elsewhere,
+    places,
+    rule_files,
+    runners,
+    subject,
+    worker,
+)
 from farm.actions import Job, Toolbox
 from farm.config import Config
 from farm.differences import Difference
 from farm.origin import origin_of
 from farm.payload import payload_digest
+from farm.rule_files import NO_RULES, UserRules
 from farm.surroundings import BY_ENVIRONMENT, Surroundings, Variation, surroundings
 from kernelfarm import canonical, files, nouns, oci_bundle
 from kernelfarm.digest import Digest
@@ -51,6 +64,7 @@ _LOCALES = ("tr_TR.UTF-8", "de_DE.UTF-8", "ja_JP.UTF-8", "fr_FR.UTF-8", "C.UTF-8
 class Question:
     """What to rebuild: the bundle in a folder, all its targets or those named, varying these things at once.
 
+    `model` and `rules` are for what the store lacks.
     `runner` compiles; what its sandbox fixes cannot be varied.
     """
 
@@ -59,6 +73,7 @@ class Question:
     targets: tuple[str, ...] = ()
     model: Path | None = None
     key: str = keys.DEFAULT
+    rules: UserRules = NO_RULES
     runner: Runner = field(default_factory=ProcessRunner)
 
 
@@ -137,7 +152,8 @@ def rebuild(settings: Config, question: Question, *, on_progress: OnProgress = i
     """Rebuild, record a comparison for each payload, and attest it in the bundle where that is signed by the same key.
 
     Raises `FarmError` BUNDLE_* for a damaged bundle, RECIPE_CHANGED when this farm's compiler, runtime, tools or target
-    files are not those of the provenance, MODEL_UNAVAILABLE, VARIATION_UNAVAILABLE, and what a failed compile raises.
+    files are not those of the provenance, MODEL_UNAVAILABLE, RULES_UNAVAILABLE, VARIATION_UNAVAILABLE, and what a
+    failed compile raises.
     """
     view = oci_bundle.read(question.bundle).require()
     home = settings.home.create()
@@ -150,6 +166,7 @@ def rebuild(settings: Config, question: Question, *, on_progress: OnProgress = i
         job = same_job(made, box)
         words = settings.scrub_words
         subject.take_model(made.model, ContentStore(home.store), question.model, home.cache, words)
+        rule_files.require(made.recipe.options.rules, ContentStore(home.store), question.rules)
         one = _rebuild(settings, view, payload, job, chosen, question.runner, on_progress)
         comparisons.record(home, one.comparison)
         rebuilt.append(Rebuilt(made.model.name, payload.target, one.comparison, one.differences, unvaried))

@@ -14,6 +14,7 @@ from farm.cases import TensorSpec
 from farm.config import Config
 from farm.native import Runnable
 from farm.origin import origin_of
+from farm.rule_files import NO_RULES, UserRules
 from farm.scheduler import OnChange
 from kernelfarm import canonical, digest, files, layout, oci_bundle
 from kernelfarm.digest import Digest
@@ -66,6 +67,7 @@ def opened(
     target_name: str,
     options: Options,
     *,
+    rules: UserRules = NO_RULES,
     model: Path | None = None,
     on_change: OnChange = scheduler.ignore,
     name: str = "",
@@ -74,12 +76,14 @@ def opened(
     if is_bundle(path):
         if options.shapes:
             raise FarmError(Code.USAGE, "a bundle has its shapes", "--shape is for a model")
+        if rules.files:
+            raise FarmError(Code.USAGE, "a bundle has its fusion rules", "--rules is for a model")
         with from_bundle(settings, path, target_name, model) as one:
             yield one
         return
     if model is not None:
         raise FarmError(Code.USAGE, f"{path} is not a bundle", "--model is for a bundle")
-    with compiled(settings, path, target_name, options, on_change=on_change, name=name) as one:
+    with compiled(settings, path, target_name, options, rules=rules, on_change=on_change, name=name) as one:
         yield one
 
 
@@ -90,6 +94,7 @@ def compiled(
     target_name: str,
     options: Options,
     *,
+    rules: UserRules = NO_RULES,
     on_change: OnChange = scheduler.ignore,
     name: str = "",
 ) -> Iterator[Subject]:
@@ -101,7 +106,7 @@ def compiled(
     with scheduler.session(settings) as farm, files.temp_folder(settings.home.cache) as work:
         execution = runners.choose(settings.home).runner.execution()
         words = settings.scrub_words
-        order = Order((path,), (target_name,), options, workers=1, execution=execution, scrub_words=words)
+        order = Order((path,), (target_name,), options, workers=1, execution=execution, scrub_words=words, rules=rules)
         named = {name or naming.default_name(path, words): path}
 
         def ready(turn: int) -> Subject:

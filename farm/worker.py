@@ -44,6 +44,7 @@ RunnerOf = Callable[[Execution], Runner]
 """Which runner compiles an action: the one that its execution names, or a test's."""
 
 MODEL_FILE = "model.onnx"
+RULES_FILE = "rules.json"
 _PR_SET_PDEATHSIG = 1
 
 _REASONS = {
@@ -196,19 +197,23 @@ def reason_of(error: FarmError) -> Reason:
 
 def prepare(folder: Path, job: Job, store: ContentStore, cores: int) -> None:
     """Fill a compile's input folder from the store, every byte verified."""
+    options = job.action.recipe.options
     request = {
         "schema": "compile-request/1",
         "model": MODEL_FILE,
         "model_name": job.model.name,
-        "shapes": {name: list(dims) for name, dims in job.action.recipe.options.shapes},
+        "shapes": {name: list(dims) for name, dims in options.shapes},
         "target": job.target,
         "jobs": cores,
+        "rules": None if options.rules is None else RULES_FILE,
     }
     folder.mkdir()
     (folder / "request.json").write_bytes(canonical.dumps(request))
     store.export(job.model.digest, folder / MODEL_FILE)
+    if options.rules is not None:
+        store.export(options.rules.digest, folder / RULES_FILE)
     for external in job.model.external:
-        if external.name.split("/")[0] in (MODEL_FILE, "request.json", objects.FOLDER):
+        if external.name.split("/")[0] in (MODEL_FILE, RULES_FILE, "request.json", objects.FOLDER):
             why = "a compile needs this name for itself"
             raise FarmError(Code.EXTERNAL_OUTSIDE, f"external data is named {external.name!r}", why, "Rename it.")
         place = folder / external.name

@@ -1,4 +1,6 @@
-"""The compile child: `python -m kernelc IN_DIR OUT_DIR`. Progress is one line of JSON each on standard output.
+"""The compile child: `python -m kernelc [explain] IN_DIR OUT_DIR`. Progress is a line of JSON each on standard output.
+
+With `explain` it compiles nothing and writes what it would do (`kernelc.explanation`).
 
 A failure leaves OUT_DIR/error.json and the exit status of its code. Run it inside a limited child process: MLIR's
 bindings abort on misuse.
@@ -16,17 +18,21 @@ from kernelfarm.errors import FarmError, Status
 
 
 def main(arguments: list[str]) -> int:
-    """Compile; the exit status."""
-    if len(arguments) != 2:
-        print("usage: python -m kernelc IN_DIR OUT_DIR", file=sys.stderr)
+    """Compile or explain; the exit status."""
+    explaining = arguments[:1] == ["explain"]
+    folders = [Path(word) for word in arguments[explaining:]]
+    if len(folders) != 2:
+        print("usage: python -m kernelc [explain] IN_DIR OUT_DIR", file=sys.stderr)
         return int(Status.USAGE)
-    in_dir, out_dir = Path(arguments[0]), Path(arguments[1])
+    in_dir, out_dir = folders
     os.umask(0o022)
     try:
         from kernelc import request  # here: what fails while these load is reported like any other error
+        from kernelc.explain import explain_model
         from kernelc.pipeline import compile_model
 
-        compile_model(request.read(in_dir), in_dir, out_dir, _tell)
+        task = explain_model if explaining else compile_model
+        task(request.read(in_dir), in_dir, out_dir, _tell)
     except FarmError as error:
         print(error, file=sys.stderr)
         with contextlib.suppress(OSError):  # a full disk: the status and the log must do

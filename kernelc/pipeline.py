@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelc import frontend, fusion, media
+from kernelc.fusion import FusionResult, Rule
 from kernelc.graph import Graph, Group
 from kernelc.layout.assign import ALIASES
 from kernelc.lowering.objects import Object, build_objects
@@ -67,13 +68,13 @@ def compile_model(request: Request, in_dir: Path, out_dir: Path, progress: Progr
     `out_dir`/objects. Raises `FarmError`; then `out_dir` holds no result.
     """
     stages = Stages(progress)
-    imported, graph, groups = _front(request, in_dir, stages)
+    imported, graph, fused = front(request, in_dir, stages)
     final = out_dir / "payload"
     with tempfile.TemporaryDirectory() as temporary, files.coded("the payload could not be written", final):
         payload = Path(temporary) / "payload"
         payload.mkdir()
         made = _Objects(in_dir / objects.FOLDER, Path(temporary) / objects.FOLDER)
-        program = _back(graph, groups, request, made, Path(temporary), payload, stages)
+        program = _back(graph, fused.groups, request, made, Path(temporary), payload, stages)
         _write(payload / GOLDEN, golden_of(imported).to_bytes())
         stages.record("golden", digest.of_file(payload / GOLDEN))
         header = _header(request.target, payload).to_bytes()
@@ -92,8 +93,8 @@ def compile_model(request: Request, in_dir: Path, out_dir: Path, progress: Progr
             raise
 
 
-def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph, Sequence[Group]]:
-    """The graph as imported, the simplified one, and the groups of that. The payload says that it was scrubbed."""
+def front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph, FusionResult]:
+    """The graph as imported, the simplified one, and how that is fused. The payload says that it was scrubbed."""
     frontend.require_scrubbed(in_dir / request.model)
     imported = frontend.load(in_dir / request.model, request.shapes)
     stages.graph("import", imported)
@@ -101,9 +102,18 @@ def _front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph
     if all(node.op in ALIASES for node in graph.nodes):
         why = "every output is an input as it is, or a constant"
         raise FarmError(Code.LAYOUT_INFEASIBLE, "the model computes nothing", why, "There is nothing to compile.")
-    fused = fusion.group(graph, on_chip_bytes=request.target.memory.on_chip_bytes)
+    fused = fusion.group(graph, _rules(request, in_dir), on_chip_bytes=request.target.memory.on_chip_bytes)
     stages.record("fusion", digest.of_bytes(fusion.to_text(fused).encode()))
-    return imported, graph, fused.groups
+    return imported, graph, fused
+
+
+def _rules(request: Request, in_dir: Path) -> Sequence[Rule]:
+    """The farm's own rules, and after them the user's."""
+    if request.rules is None:
+        return fusion.builtin()
+    path = in_dir / request.rules
+    with files.coded("the fusion rules could not be read", path):
+        return fusion.joined(path.read_bytes(), request.rules)
 
 
 @dataclass(frozen=True, slots=True)

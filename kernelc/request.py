@@ -18,13 +18,17 @@ MAX_JOBS = 256
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`model` is a file name in the input folder, `shapes` binds open input sizes by name; `jobs` decides no byte."""
+    """`model` is a file name in the input folder, `shapes` binds open input sizes by name; `jobs` decides no byte.
+
+    `rules` is the name of a file of a user's fusion rules in canonical form; None: the farm's own alone.
+    """
 
     model: str
     model_name: str
     shapes: Mapping[str, tuple[int, ...]]
     target: Target
     jobs: int
+    rules: str | None = None
 
 
 def read(in_dir: Path) -> Request:
@@ -32,15 +36,19 @@ def read(in_dir: Path) -> Request:
     path = in_dir / NAME
     with files.coded("the compile request could not be read", path):
         data = canonical.loads(path.read_bytes(), strict=True, name=NAME)
-    fields = {"schema", "model", "model_name", "shapes", "target", "jobs"}
+    fields = {"schema", "model", "model_name", "shapes", "target", "jobs", "rules"}
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or set(data) != fields:
         raise _mismatch(f"it must be an object of schema {SCHEMA} with {', '.join(sorted(fields))}")
-    model, name, jobs = data["model"], data["model_name"], data["jobs"]
-    if not (isinstance(model, str) and Path(model).name == model and isinstance(name, str)):
-        raise _mismatch("model must be a file name and model_name a string")
+    model, name, jobs, rules = data["model"], data["model_name"], data["jobs"], data["rules"]
+    if not (_is_file_name(model) and isinstance(name, str) and (rules is None or _is_file_name(rules))):
+        raise _mismatch("model and rules must be file names and model_name a string")
     if type(jobs) is not int or not 1 <= jobs <= MAX_JOBS:
         raise _mismatch(f"jobs must be a number from 1 to {MAX_JOBS}")
-    return Request(model, name, _shapes(data["shapes"]), Target.from_json(data["target"]), jobs)
+    return Request(model, name, _shapes(data["shapes"]), Target.from_json(data["target"]), jobs, rules)
+
+
+def _is_file_name(value: Any) -> bool:
+    return isinstance(value, str) and Path(value).name == value
 
 
 def _shapes(data: Any) -> dict[str, tuple[int, ...]]:

@@ -24,6 +24,9 @@ from kernelfarm.errors import Code, FarmError
 
 T = TypeVar("T")
 
+LEFT_OUT: Mapping[str, bool] = {"left out": True}
+"""Metadata of a field whose None is written by leaving the field out: a noun that gets one keeps its old digests."""
+
 
 def dumps(value: Any) -> bytes:
     """RFC 8785 bytes of a JSON value; tuples are arrays. Integers are limited to 53 bits, floats must be finite.
@@ -98,7 +101,11 @@ def _finite(text: str) -> float:
 def to_json(value: Any) -> Any:
     """JSON value of a noun, an enum, or a tuple, list or mapping of them; a noun with `SCHEMA` carries its schema."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {
+            field.name: to_json(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.metadata != LEFT_OUT or getattr(value, field.name) is not None
+        }
         schema = getattr(type(value), "SCHEMA", None)
         return fields if schema is None else {"schema": schema, **fields}
     if isinstance(value, Enum):
@@ -200,10 +207,16 @@ def _fields(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
+@cache
+def _left_out(kind: type) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(kind) if field.metadata == LEFT_OUT)
+
+
 def _read_noun(kind: type, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _mismatch(where, f"expected an object, found {type(data).__name__}")
-    fields = _fields(kind)
+    absent = _left_out(kind) - set(data)
+    fields = {name: hint for name, hint in _fields(kind).items() if name not in absent}
     schema = getattr(kind, "SCHEMA", None)
     if schema is not None and data.get("schema") != schema:
         raise _mismatch(where, f"expected schema {schema!r}, found {data.get('schema')!r}")

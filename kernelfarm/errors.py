@@ -83,6 +83,7 @@ class Code(Enum):
     RULE_FILE_INVALID = ("FARM-E0340", Status.USAGE, "a file of fusion rules does not parse")
     RULE_INVALID = ("FARM-E0341", Status.USAGE, "not a fusion rule")
     RULE_CONSTRAINT = ("FARM-E0342", Status.USAGE, "not a constraint of a fusion rule")
+    RULES_UNAVAILABLE = ("FARM-E0343", Status.BAD, "the fusion rules of a payload are not at hand")
     LAYOUT_INFEASIBLE = ("FARM-E0324", Status.BAD, "no layout fits the graph")
 
     # 04xx store and bundle

@@ -63,11 +63,26 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Fusion rules of a user beside the farm's own: digest and size of their canonical form in the content store."""
+
+    digest: Digest
+    size: int
+
+    def __post_init__(self) -> None:
+        _require_size(self.size)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
-    """What may be chosen about a compile. `shapes`: (input, positive dimensions); "" is a model's only input."""
+    """What may be chosen about a compile. `shapes`: (input, positive dimensions); "" is a model's only input.
+
+    `rules` are a user's own; without them the options are written as before there were any.
+    """
 
     SCHEMA: ClassVar[str] = "options/1"
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    rules: RuleSet | None = field(default=None, metadata=canonical.LEFT_OUT)
 
     def __post_init__(self) -> None:
         for name, dims in self.shapes:

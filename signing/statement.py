@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from kernelfarm import canonical, digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
-from kernelfarm.nouns import Execution, Model, Options, RecipeInputs, ToolIdentity, execution_key, recipe_key
+from kernelfarm.nouns import Execution, Model, Options, RecipeInputs, RuleSet, ToolIdentity, execution_key, recipe_key
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -142,6 +142,7 @@ class Provenance:
                 *([] if self.recipe.sbom_source is None else [_dependency("sbom", self.recipe.sbom_source, _SOURCE)]),
                 _dependency(f"model:{self.model.name}", self.model.digest, {}),
                 *(_dependency(f"model-data:{item.name}", item.digest, {}) for item in self.model.external),
+                *([] if self.recipe.options.rules is None else [_rules(self.recipe.options.rules)]),
                 *(
                     _dependency(f"tool:{tool.name}", tool.digest, {**_FILES, "version": tool.version})
                     for tool in self.recipe.tools
@@ -267,6 +268,10 @@ def invalid(name: str, why: str) -> FarmError:
 def _dependency(name: str, value: Digest, annotations: Mapping[str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": name, "digest": {"sha256": digest.hex_of(value)}}
     return {**entry, "annotations": dict(annotations)} if annotations else entry
+
+
+def _rules(rules: RuleSet) -> dict[str, Any]:
+    return _dependency("fusion-rules", rules.digest, {"digestOf": "the user's rules, canonical"})
 
 
 def _digest_of(dependency: Any) -> Digest:

@@ -9,7 +9,7 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
-from farm.cli.parameters import TARGET
+from farm.cli.parameters import TARGET, rules_option
 
 if TYPE_CHECKING:
     from farm.bench import Report
@@ -27,6 +27,7 @@ Exit status: 0 measured, 1 a check failed and the figures are invalid, 3 this pr
 @click.option("--against", default="onnxruntime", show_default=True, help="Peers, separated by commas.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads of each side.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")
+@rules_option("Fusion rules in YAML or JSON beside the farm's own; may be repeated.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the input.")
 @click.option(
     "--rounds", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Turns of ours, peer, peer, ours."
@@ -39,6 +40,7 @@ def command(
     against: str,
     threads: int,
     shapes: tuple[str, ...],
+    rule_files: tuple[Path, ...],
     seed: int,
     rounds: int,
     model: Path | None,
@@ -51,9 +53,11 @@ def command(
     from farm import bench, config
     from farm import shapes as shape_texts
     from farm.cli import progress
+    from farm.rule_files import UserRules
 
     peers = tuple(name.strip() for name in against.split(",") if name.strip())
-    question = bench.Question(what, target, shape_texts.parse(shapes), peers, threads, seed, rounds, model)
+    options, rules = shape_texts.parse(shapes), UserRules.load(rule_files)
+    question = bench.Question(what, target, options, peers, threads, seed, rounds, model, rules)
     with progress.shown(quiet=as_json) as on_change:
         report = bench.bench(config.load(), question, on_change=on_change)
     if as_json:

@@ -12,7 +12,7 @@ import click
 from farm.cli import ids, output
 from farm.cli.command import Command
 from farm.cli.licence_options import licence_options
-from farm.cli.parameters import RUNNER, TARGET
+from farm.cli.parameters import RUNNER, TARGET, rules_option
 from kernelfarm.errors import Code, FarmError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ EPILOG = """\b
 Examples:
   farm build model.onnx -t x86-64-v3
   farm build model.onnx -t x86-64-v3 -t x86-64-v4 --shape 1x3x48x192 --out bundles
+  farm build model.onnx -t x86-64-v3 --rules fusion.yaml
   farm build a.onnx b.onnx -t x86-64-v3 --shape image=1x3x64x64 --version 1.2.0 --json
 
 A key is needed once: farm keys new. The second build of the same thing takes everything from the cache.
@@ -46,6 +47,7 @@ Ctrl-C loses nothing that is compiled: farm build --resume ID goes on."""
     metavar="[NAME=]1x3x48x192",
     help="Shape of an input, also in place of a fixed one; may be repeated.",
 )
+@rules_option("Fusion rules in YAML or JSON beside the farm's own; may be repeated.")
 @click.option(
     "--out", default="bundles", show_default=True, type=click.Path(path_type=Path), help="Folder of the bundles."
 )
@@ -82,6 +84,7 @@ def command(
     models: tuple[Path, ...],
     targets: tuple[str, ...],
     shapes: tuple[str, ...],
+    rule_files: tuple[Path, ...],
     out: Path,
     name: str | None,
     version: str | None,
@@ -109,8 +112,12 @@ def command(
     from farm import build, config, runners, scheduler
     from farm import shapes as shape_texts
     from farm.licences.order import LicenceOrder
+    from farm.rule_files import UserRules
 
     require_asked(models, targets, resume)
+    if resume is not None and rule_files:
+        why = "the build knows its rule files"
+        raise FarmError(Code.USAGE, "--resume is given with --rules", why, "See `farm build --help`.")
     settings = config.load()
     order = build.Order(
         models,
@@ -122,6 +129,7 @@ def command(
         workers=jobs or 0,
         scrub_words=(*settings.scrub_words, *scrub_words),
         licences=LicenceOrder.of(model_licences, policy, waivers, waiver_keys, scan=scan_licences),
+        rules=UserRules.load(rule_files),
     )
     settings = replace(settings, broker=broker or settings.broker)
     if no_wait and settings.broker is None:
@@ -197,6 +205,7 @@ def document(built: Built) -> dict[str, Any]:
         "id": f"b{built.number}",
         "status": int(built.status),
         "cells": [_cell(cell) for cell in built.cells],
+        "rules": built.rules.to_json() if built.rules.files else None,
         "scrubbed": [taken.to_json() for taken in built.taken],
         "bundles": [
             {
@@ -248,6 +257,8 @@ def _explain(built: Built, order: Order) -> None:
     for taken in built.taken:
         for item in taken.renamed:
             click.echo(f"scrubbed {taken.model.name}: {item.describe()}", err=True)
+    for resting in built.rules.resting:
+        click.echo(resting.describe(), err=True)
     for bundle in built.bundles:
         click.echo(f"bundle {bundle.path} {bundle.digest}{' (unchanged)' if bundle.reused else ''}")
         if bundle.licences != "allow":
@@ -268,6 +279,8 @@ def replay(order: Order, cell: Cell) -> str:
     words = ["farm", "build", str(named[cell.model]), "-t", cell.target]
     for name, dims in order.options.shapes:
         words += ["--shape", (f"{name}=" if name else "") + "x".join(map(str, dims))]
+    for path in order.rules.files:
+        words += ["--rules", str(path)]
     words += ["--name", order.name] if order.name is not None else []
     words += ["--scrub-word", "..."] * bool(order.scrub_words)  # a log is no place for them
     words += ["--runner", order.execution.runner] if order.execution is not None else []

@@ -10,7 +10,7 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
-from farm.cli.parameters import TARGET
+from farm.cli.parameters import TARGET, rules_option
 from kernelfarm.errors import Code, FarmError, Status
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ emulator while CI=true is set."""
     help="Compile and run for this target, or device:NAME; may be repeated. A BUNDLE's own targets otherwise.",
 )
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")
+@rules_option("Fusion rules in YAML or JSON beside the farm's own; may be repeated.")
 @click.option(
     "--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Feed this file instead of seeded values."
 )
@@ -58,6 +59,7 @@ def command(
     what: Path,
     targets: tuple[str, ...],
     shapes: tuple[str, ...],
+    rule_files: tuple[Path, ...],
     inputs: tuple[str, ...],
     seed: int,
     count: int | None,
@@ -73,19 +75,20 @@ def command(
     from farm import check, config
     from farm import shapes as shape_texts
     from farm.cli import progress
+    from farm.rule_files import UserRules
 
     settings = config.load()
     if self_test:
-        if shapes or inputs or count or model is not None:
-            excluded = "--self-test goes without --shape, --input, --inputs and --model"
+        if shapes or rule_files or inputs or count or model is not None:
+            excluded = "--self-test goes without --shape, --rules, --input, --inputs and --model"
             raise FarmError(Code.USAGE, excluded, "golden vectors have inputs of their own", "Leave them out.")
         return _self_test(settings, what, targets, as_json=as_json)
-    options, files = shape_texts.parse(shapes), named_files(inputs)
+    options, files, rules = shape_texts.parse(shapes), named_files(inputs), UserRules.load(rule_files)
     found: dict[str, Report | FarmError] = {}
     known: check.Answers = {}
     wanted = tuple(dict.fromkeys(targets or check.targets_of(what)))
     for target in wanted:
-        question = check.Question(what, target, options, files, seed, count, model)
+        question = check.Question(what, target, options, files, seed, count, model, rules)
         try:
             with progress.shown(quiet=as_json) as on_change:
                 found[target] = check.check(settings, question, known=known, on_change=on_change)

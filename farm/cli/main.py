@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "cancel": "End builds and runs.",
     "check": "Compare a compiled model with the reference runtime.",
     "doctor": "Tell what this machine lacks and how to get it.",
+    "explain": "Show how a model is fused and laid out, and why not otherwise.",
     "fetch": "Fetch and verify what a lock file names.",
     "gc": "Free the space of what nobody needs any more.",
     "image": "Build and verify the image that compiles run in.",

@@ -1,7 +1,9 @@
-"""Types of options that several commands share."""
+"""Options, and types of options, that several commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -33,6 +35,12 @@ class RunnerName(click.ParamType[str]):
         if name not in (runners.AUTOMATIC, *runners.NAMES):
             self.fail(f"{value!r} is none of auto, {', '.join(runners.NAMES)}", param, ctx)
         return name
+
+
+def rules_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds `--rules FILE`, which may be repeated, as `rule_files`."""
+    file = click.Path(path_type=Path)
+    return click.option("--rules", "rule_files", type=file, multiple=True, metavar="FILE", help=help_text)
 
 
 TARGET = TargetName()

@@ -11,7 +11,7 @@ import click
 
 from farm.cli import output
 from farm.cli.command import Command
-from farm.cli.parameters import RUNNER, TARGET
+from farm.cli.parameters import RUNNER, TARGET, rules_option
 
 if TYPE_CHECKING:
     from containers.runner import Progress
@@ -39,6 +39,7 @@ Exit status: 0 the same bytes, 1 they differ (each file with its first differing
 )
 @click.option("--runner", type=RUNNER, help="Where compiles run: auto, docker, bubblewrap or process.")
 @click.option("--model", type=click.Path(path_type=Path), help="The model's file, where the store lacks it.")
+@rules_option("The rule files of the build, where the store lacks its rules; may be repeated.")
 @click.option("--key", default="default", show_default=True, help="Name of the key that signs the comparisons.")
 @click.option(
     "--recorded", is_flag=True, help="Compile nothing: show the comparisons on record that varied at least this."
@@ -50,6 +51,7 @@ def command(
     vary: str,
     runner: str | None,
     model: Path | None,
+    rule_files: tuple[Path, ...],
     key: str,
     recorded: bool,
     as_json: bool,
@@ -60,10 +62,12 @@ def command(
     does not change by it.
     """
     from farm import config, rebuild, runners, surroundings
+    from farm.rule_files import UserRules
 
     settings = config.load()
     chosen = runners.choose(settings.home, runner).runner
-    question = rebuild.Question(bundle, surroundings.parse(vary), targets, model, key, chosen)
+    rules = UserRules.load(rule_files)
+    question = rebuild.Question(bundle, surroundings.parse(vary), targets, model, key, rules, chosen)
     if recorded:
         report = rebuild.on_record(settings, question)
     else:

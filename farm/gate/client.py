@@ -185,9 +185,8 @@ class GateRuns:
     def surround(self, lease: Lease, job: Job, log: Path) -> Iterator[None]:
         """Have a job's inputs in the store; send the log while the block runs."""
         inputs = self._repository(tokens.INPUTS)
-        wanted = [(job.model.digest, job.model.size), *((each.digest, each.size) for each in job.model.external)]
         with files.temp_folder(log.parent) as scratch:
-            for digest, size in wanted:
+            for digest, size in job.inputs:
                 _patiently(partial(blobs.fill, self._store, inputs, digest, size, scratch))
         with _Follower(self._gate, _held(lease), log):
             yield

@@ -228,7 +228,7 @@ class Desk:
         """Have a job's inputs in the registry. A run whose inputs the store lost is failed here: it must block none."""
         inputs = self._repository(tokens.INPUTS, "pull", "push")
         try:
-            for digest in (job.model.digest, *(external.digest for external in job.model.external)):
+            for digest, _size in job.inputs:
                 inputs.put(self.store, digest)
         except FarmError as error:
             if error.code not in (Code.STORE_MISSING, Code.STORE_CORRUPT):

@@ -22,6 +22,10 @@ class Document:
     data: Any
     places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
 
+    def where(self, path: Path) -> str:
+        """The place of a value for people: "mine.yaml:3:7"; the file's name alone where the place is not known."""
+        return ":".join([self.name, *map(str, self.places.get(path, ()))])
+
     def error(self, code: Code, path: Path, what: str, why: str, *, offset: int = 0) -> FarmError:
         """An error at the value of `path`, `offset` characters into it; at what holds it where that is not there."""
         inner = path

@@ -26,20 +26,23 @@ class Refusal:
 class FusionResult:
     """Groups in execution order, which hold every node once; refusals in the order of their groups.
 
-    `rules` has the rule of each group of more than one node by its name; `resting` the rules that could not match.
+    `rules` has the rule of each group of more than one node by its name; `resting` the rules that could not match,
+    `matches` for each of the others how many legal chains it is the best rule of, chosen or not.
     """
 
     groups: tuple[Group, ...]
     refusals: tuple[Refusal, ...]
     rules: Mapping[str, Rule] = field(default_factory=dict)
     resting: tuple[Rule, ...] = ()
+    matches: Mapping[str, int] = field(default_factory=dict)
 
 
 def group(graph: Graph, rules: Sequence[Rule] | None = None, *, on_chip_bytes: int = 0) -> FusionResult:
     """The groups of a graph under `rules` (the farm's own); the same graph and rules give the same groups."""
     used = library.builtin() if rules is None else rules
     matcher = Matcher(graph, used, on_chip_bytes)
-    chosen = choice.choose(len(graph.nodes), list(matcher.candidates()))
+    candidates = list(matcher.candidates())
+    chosen = choice.choose(len(graph.nodes), candidates)
     held = {position for candidate in chosen for position in candidate.nodes}
     chains: list[tuple[tuple[int, ...], Candidate | None]] = [(candidate.nodes, candidate) for candidate in chosen]
     chains += [((position,), None) for position in range(len(graph.nodes)) if position not in held]
@@ -52,11 +55,15 @@ def group(graph: Graph, rules: Sequence[Rule] | None = None, *, on_chip_bytes: i
         if candidate is not None:
             ruled[name] = candidate.rule
     refusals = tuple(_refusals(matcher, groups))
-    return FusionResult(tuple(groups), refusals, ruled, tuple(rule for rule in used if rule.lacks))
+    resting = tuple(rule for rule in used if rule.lacks)
+    matches = {rule.name: 0 for rule in used if not rule.lacks}
+    for candidate in candidates:
+        matches[candidate.rule.name] += 1
+    return FusionResult(tuple(groups), refusals, ruled, resting, matches)
 
 
 def to_text(result: FusionResult) -> str:
-    """The result as lines of text: what a stage digest is made of and what `farm explain` shows."""
+    """The result as lines of text: what a stage digest is made of."""
     lines = []
     for entry in result.groups:
         nodes, inputs = " + ".join(node.name for node in entry.nodes), ", ".join(entry.inputs)

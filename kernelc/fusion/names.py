@@ -46,6 +46,9 @@ FOREIGN: Mapping[str, str] = {
 }
 """Operation by its name elsewhere. One that the dialect lacks may be named: its rules rest until it has it."""
 
+_LACKING = frozenset(FOREIGN.values()) - set(OPS)
+"""Operations that the dialect lacks, by the names that it will have for them: canonical rules are written so."""
+
 _ROLES: Mapping[str, str] = {
     **dict.fromkeys(("conv", "conv_transpose"), "conv"),
     "batch_norm": "norm",
@@ -66,7 +69,8 @@ def operations(name: str) -> tuple[str, ...]:
     if name in CLASSES:
         return CLASSES[name]
     own = name.removeprefix("media.")
-    op = own if own in OPS and OPS[own].is_node else FOREIGN.get(name)
+    known = own in _LACKING or (own in OPS and OPS[own].is_node)
+    op = own if known else FOREIGN.get(name)
     return () if op is None else (op,)
 
 

@@ -19,10 +19,15 @@ MAX_DEPTH = 12
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
-def read(text: str, name: str) -> Document:
-    """The document that `text` holds; `name` is the file's, for messages. Raises `FarmError` RULE_FILE_INVALID."""
-    if len(text.encode()) > MAX_BYTES:
+def read(data: bytes, name: str) -> Document:
+    """The document that a file holds; `name` is the file's, for messages. Raises `FarmError` RULE_FILE_INVALID."""
+    if len(data) > MAX_BYTES:
         raise error_at(Code.RULE_FILE_INVALID, name, None, "a rule file is too large", f"more than {MAX_BYTES} bytes")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as reason:
+        place = _place_after(data[: reason.start].decode("utf-8"))
+        raise error_at(Code.RULE_FILE_INVALID, name, place, "a rule file is not UTF-8", reason.reason) from None
     places: dict[Path, tuple[int, int]] = {}
     try:
         _refuse_references(text, name)
@@ -34,9 +39,11 @@ def read(text: str, name: str) -> Document:
         mark = reason.problem_mark or reason.context_mark
         why = ", ".join(part for part in (reason.context, reason.problem) if part)
         raise error_at(Code.RULE_FILE_INVALID, name, _place(mark), "a rule file does not parse", why) from None
-    except yaml.YAMLError as reason:
-        why = str(reason).splitlines()[0]
-        raise error_at(Code.RULE_FILE_INVALID, name, None, "a rule file does not parse", why) from None
+    except yaml.reader.ReaderError as reason:
+        place = _place_after(text[: reason.position])
+        raise error_at(Code.RULE_FILE_INVALID, name, place, "a rule file does not parse", reason.reason) from None
+    except (ValueError, OverflowError) as reason:  # an escape beyond Unicode: PyYAML does not say where
+        raise error_at(Code.RULE_FILE_INVALID, name, None, "a rule file does not parse", str(reason)) from None
 
 
 def _refuse_references(text: str, name: str) -> None:
@@ -81,6 +88,10 @@ def _plain(node: Any, path: Path, name: str, places: dict[Path, tuple[int, int]]
     if kind == "bool" and node.value in ("true", "false"):
         return node.value == "true"
     return None if kind == "null" else node.value
+
+
+def _place_after(text: str) -> tuple[int, int]:
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
 def _place(mark: Any, *, quoted: bool = False) -> tuple[int, int]:

@@ -60,6 +60,7 @@ def compile_model(
         "shapes": {"x": [1, 3, side, side]},
         "target": target.load(name).to_json(),
         "jobs": jobs,
+        "rules": None,
     }
     (given / "request.json").write_bytes(canonical.dumps(request))
     done = subprocess.run(

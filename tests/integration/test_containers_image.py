@@ -113,6 +113,7 @@ def test_its_tools_give_the_payload_that_the_host_gives(pinned_image: Home, tmp_
             "shapes": {},
             "target": target.load(name).to_json(),
             "jobs": 2,
+            "rules": None,
         }
         (scratch / "in" / "request.json").write_bytes(canonical.dumps(request))
         accepted, _ended = runner.compile_in(scratch, log_path=tmp_path / f"{runner.name}.log")

@@ -28,9 +28,12 @@ def models(tmp_path: Path) -> list[Path]:
 
 
 def build(product: Product, models: list[Path], out: Path, *more: str) -> dict[tuple[str, str], Any]:
-    """The cells of a build, by model and target."""
+    """The cells of a build with a rule of its own, by model and target."""
     targets = [word for target in TARGETS for word in ("-t", target)]
-    document = product.with_key().must("build", *models, *targets, "--runner", "process", "--out", out, *more)
+    rules = models[0].with_name("rules.yaml")
+    rules.write_text("fusion_rule: {name: mine, benefit: 9, pattern: [{op: conv}, {op: hard_swish}]}\n")
+    asked = ("--runner", "process", "--rules", rules, "--out", out)
+    document = product.with_key().must("build", *models, *targets, *asked, *more)
     return {(cell["model"], cell["target"]): cell for cell in document["cells"]}
 
 

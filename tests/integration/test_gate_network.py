@@ -10,6 +10,7 @@ import pytest
 
 from farm import actions, models, scheduler
 from farm.actions import Job
+from farm.rule_files import UserRules
 from farm.scheduler import Session
 from kernelfarm import canonical
 from kernelfarm.nouns import Options, Payload, RunState
@@ -25,7 +26,10 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 def job(farm: Session, model: Path) -> Job:
     """A real job, its bytes in the farm's store."""
     found = models.take_in(model, "tiny", farm.store, scratch=farm.settings.home.cache).model
-    return actions.job_of(found, target.load("x86-64-v3"), Options(), actions.toolbox())
+    rules = model.with_name("rules.yaml")
+    rules.write_text("fusion_rule: {name: mine, benefit: 9, pattern: [{op: matmul}, {op: add}]}\n")
+    options = Options(rules=UserRules.load([rules]).put(farm.store))
+    return actions.job_of(found, target.load("x86-64-v3"), options, actions.toolbox())
 
 
 def payload_of(farm: Session, run: int) -> Payload:

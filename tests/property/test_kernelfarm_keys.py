@@ -23,6 +23,7 @@ from kernelfarm.nouns import (
     Options,
     RecipeInputs,
     Request,
+    RuleSet,
     TargetRef,
     ToolIdentity,
     execution_key,
@@ -38,7 +39,11 @@ TOOLS = st.lists(st.builds(ToolIdentity, NAMES, VERSIONS, DIGESTS), max_size=4, 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "model_digest": DIGESTS,
     "target_digest": DIGESTS,
-    "options": SHAPES.map(Options.of),
+    "options": st.builds(
+        lambda shapes, rules: dataclasses.replace(Options.of(shapes), rules=rules),
+        SHAPES,
+        st.none() | st.builds(RuleSet, DIGESTS, st.integers(0, 99)),
+    ),
     "compiler_source": DIGESTS,
     "runtime_source": DIGESTS,
     "tools": TOOLS.map(lambda tools: tuple(sorted(tools, key=lambda tool: tool.name))),
@@ -116,7 +121,7 @@ def test_the_order_in_which_inputs_came_does_not_change_the_recipe_key(recipe: R
     tools, shapes = list(recipe.tools), list(recipe.options.shapes)
     random.shuffle(tools)
     random.shuffle(shapes)
-    shuffled = dataclasses.replace(recipe, tools=tuple(tools), options=Options(tuple(shapes)))
+    shuffled = dataclasses.replace(recipe, tools=tuple(tools), options=Options(tuple(shapes), recipe.options.rules))
     assert recipe_key(shuffled) == recipe_key(recipe)
 
 

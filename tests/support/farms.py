@@ -22,7 +22,7 @@ from farm.scheduler import Session
 from farm.worker import Worker
 from kernelfarm import canonical, digest
 from kernelfarm.child import ChildResult
-from kernelfarm.nouns import Execution, Model, Options, TargetRef, ToolIdentity
+from kernelfarm.nouns import Execution, Model, Options, RuleSet, TargetRef, ToolIdentity
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
 from tests.support import payloads
@@ -54,10 +54,17 @@ def session(folder: Path, *, lease_s: float = 20.0) -> Iterator[Session]:
         yield Session(chosen, found, ContentStore(chosen.home.store), SLOW_WORKER)
 
 
-def job(store: ContentStore, *, data: bytes = b"a model", name: str = "cls", on: str = "x86-64-v3") -> Job:
+def job(
+    store: ContentStore,
+    *,
+    data: bytes = b"a model",
+    name: str = "cls",
+    on: str = "x86-64-v3",
+    rules: RuleSet | None = None,
+) -> Job:
     """A job for a model whose bytes are `data`, put into the store."""
     model = Model(name, store.put_bytes(data), len(data))
-    return job_of(model, target.load(on), Options(), BOX)
+    return job_of(model, target.load(on), Options(rules=rules), BOX)
 
 
 def target_ref(wanted: Job) -> TargetRef:

@@ -13,7 +13,7 @@ from farm import actions
 from farm.actions import Job, Toolbox, job_of
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
-from kernelfarm.nouns import Execution, Model, ModelFile, Options, ToolIdentity, execution_key, recipe_key
+from kernelfarm.nouns import Execution, Model, ModelFile, Options, RuleSet, ToolIdentity, execution_key, recipe_key
 from tests.support.farms import BOX
 from toolchains import target
 from toolchains.target import Target
@@ -40,6 +40,7 @@ INPUTS = {
     "shape": job(options=Options.of({"x": (1, 3, 48, 96)})),
     "name of the input": job(options=Options.of({"y": (1, 3, 48, 192)})),
     "no shape": job(options=Options()),
+    "fusion rules": job(options=replace(OPTIONS, rules=RuleSet(digest.of_bytes(b"rules"), 5))),
     "compiler": job(box=replace(BOX, compiler_source=digest.of_bytes(b"other"))),
     "runtime": job(box=replace(BOX, runtime_source=digest.of_bytes(b"other"))),
     "tool bytes": job(box=replace(BOX, tools=(ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"other")),))),

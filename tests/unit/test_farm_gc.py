@@ -16,7 +16,7 @@ from farm.scheduler import Session
 from kernelfarm import canonical, files
 from kernelfarm.digest import Digest, of_bytes
 from kernelfarm.errors import Code, FarmError
-from kernelfarm.nouns import Payload
+from kernelfarm.nouns import Payload, RuleSet
 from tests.support import farms
 
 NOW_ONLY = Rules(grace_s=3600.0)
@@ -76,10 +76,11 @@ def test_what_is_stored_again_is_new(farm: Session) -> None:
     assert gc.collect(farm, NOW_ONLY).blobs == 0
 
 
-def test_the_model_of_a_queued_run_stays(farm: Session) -> None:
-    job = farms.job(farm.store)
+def test_the_inputs_of_a_queued_run_stay(farm: Session) -> None:
+    rules = farm.store.put_bytes(b"rules")
+    job = farms.job(farm.store, rules=RuleSet(rules, 5))
     farms.submit(farm.ledger, job)
-    age(farm, job.model.digest)
+    age(farm, job.model.digest, rules)
     assert gc.collect(farm, NOW_ONLY).blobs == 0
 
 

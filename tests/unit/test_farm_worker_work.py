@@ -19,7 +19,7 @@ from farm.logs import log_path
 from farm.scheduler import Session
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
-from kernelfarm.nouns import Model, ModelFile, Options, RunState
+from kernelfarm.nouns import Model, ModelFile, Options, RuleSet, RunState
 from kernelfarm.store import ContentStore
 from tests.support import farms
 from tests.support.farms import Compiler
@@ -69,12 +69,24 @@ def test_the_child_gets_exactly_the_request_the_model_and_its_data(farm: Session
         "shapes": {"x": [1, 3, 48, 192]},
         "target": found.to_json(),
         "jobs": 2,
+        "rules": None,
     }
 
 
-def test_external_data_cannot_take_the_place_of_the_request(farm: Session, tmp_path: Path) -> None:
+def test_the_child_gets_the_rules_of_the_user(farm: Session, tmp_path: Path) -> None:
+    rules = RuleSet(farm.store.put_bytes(b"rules"), 5)
+    wanted = farms.job(farm.store, rules=rules)
+    worker.prepare(tmp_path / "in", wanted, farm.store, cores=1)
+    assert (tmp_path / "in" / "rules.json").read_bytes() == b"rules"
+    request = canonical.loads((tmp_path / "in" / "request.json").read_bytes())
+    assert request["rules"] == "rules.json"
+    assert wanted.inputs == ((wanted.model.digest, wanted.model.size), (rules.digest, 5))
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "rules.json", "request.json", "objects/x"])
+def test_external_data_cannot_take_the_place_of_the_request(farm: Session, tmp_path: Path, name: str) -> None:
     data = farm.store.put_bytes(b"evil")
-    model = Model("cls", farm.store.put_bytes(b"m"), 1, (ModelFile("request.json", data, 4),))
+    model = Model("cls", farm.store.put_bytes(b"m"), 1, (ModelFile(name, data, 4),))
     wanted = farms.job_of(model, target.load("x86-64-v3"), Options(), farms.BOX)
     with pytest.raises(FarmError) as caught:
         worker.prepare(tmp_path / "in", wanted, farm.store, cores=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from kernelc.fusion import library, schema, yaml_file
 from kernelc.fusion.rule import Rule, Step
 from kernelc.graph import Graph, weight_of
 from kernelc.media.builder import GraphBuilder
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import Code, FarmError, Status
 
 EXAMPLE = """\
 fusion_rule:
@@ -41,7 +42,7 @@ fusion_rule:
 def _load(tmp_path: Path, text: str) -> tuple[Rule, ...]:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
-    return fusion.load([path])[len(library.builtin()) :]
+    return fusion.load([path])
 
 
 def _clipped(top: float) -> Graph:
@@ -93,8 +94,8 @@ def test_json_is_yaml(tmp_path: Path) -> None:
 
 def test_the_rule_of_the_how_to_is_the_farms() -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/add-a-fusion-rule.md").read_text(encoding="utf-8")
-    block = page.split("```yaml\n")[1].split("```")[0]
-    (rule,) = schema.rules_of(yaml_file.read(block, "how-to"))
+    block = page.split("```yaml\n")[2].split("```")[0]
+    (rule,) = schema.rules_of(yaml_file.read(block.encode(), "how-to"))
     assert rule in library.builtin()
 
 
@@ -149,37 +150,99 @@ def test_a_fault_has_a_code_and_a_place(
         _load(tmp_path, PLAIN.replace(old, new, 1))
     assert caught.value.code is code
     assert why in caught.value.why
-    assert caught.value.detail["file"] == "mine.yaml"
+    path = tmp_path / "mine.yaml"
+    assert caught.value.detail["file"] == str(path)
     if place is not None:
         assert (caught.value.detail["line"], caught.value.detail["column"]) == place
-        assert caught.value.what.startswith(f"mine.yaml:{place[0]}:{place[1]}: ")
+        assert caught.value.what.startswith(f"{path}:{place[0]}:{place[1]}: ")
 
 
-NOT_PLAIN = (
-    "",
-    "# nothing\n",
-    "---\na: 1\n---\nb: 2\n",
-    "\0",
-    "[" * 50 + "]" * 50,
-    "? [a]\n: 1\n",
-    "a" * 2_000_000,
-    "a: |\n  b\n",
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"", (1, 1)),
+        (b"# nothing\n", (1, 1)),
+        (b"a: 1\n---\nb: 2\n", (2, 1)),
+        (b"a:\n  b\0\n", (2, 4)),
+        (b"\xff\xfe\xfd", (1, 1)),
+        ("fusion_rule: # 规则\n  name: é".encode() + b"\xe9", (2, 10)),
+        (b"[" * 900_000, (1, 13)),
+        (b"a: &a [1]\nb: &b [*a, *a]\n", (1, 4)),
+        (b"<<: {a: 1}\n", (1, 1)),
+        (b"? [a]\n: 1\n", (1, 3)),
+        (b"a: |\n  b\n", (1, 4)),
+        (b'a: "\\U00110000"\n', (1, 1)),
+        (b'a: "\\UFFFFFFFF"\n', (1, 1)),
+        (b"a" * 2_000_000, (1, 1)),
+    ],
+    ids=range(14),
 )
-
-
-@pytest.mark.parametrize("text", NOT_PLAIN, ids=range(len(NOT_PLAIN)))
-def test_what_is_not_one_plain_document_is_refused(text: str) -> None:
+def test_what_is_not_one_plain_document_is_refused_with_its_place(data: bytes, place: tuple[int, int]) -> None:
     with pytest.raises(FarmError) as caught:
-        yaml_file.read(text, "x.yaml")
+        yaml_file.read(data, "x.yaml")
     assert caught.value.code is Code.RULE_FILE_INVALID
+    assert (caught.value.detail["line"], caught.value.detail["column"]) == place
+    assert caught.value.status is Status.USAGE
 
 
-def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_bytes(b"\xff\xfe\xfd")
-    with pytest.raises(FarmError) as caught:
-        fusion.load([path])
-    assert caught.value.code is Code.RULE_FILE_INVALID
+def test_only_a_plain_file_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(FarmError) as caught:
+            fusion.load([path])
+        assert caught.value.code is Code.RULE_FILE_INVALID
     with pytest.raises(FarmError) as caught:
         fusion.load([tmp_path / "none.yaml"])
     assert caught.value.code is Code.FILE_MISSING
+
+
+def test_a_name_that_is_taken_is_told_with_both_places(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(PLAIN)
+    second.write_text("# mine too\n" + PLAIN)
+    with pytest.raises(FarmError) as caught:
+        fusion.load([first, second])
+    assert caught.value.what == f"{second}:3:9: not a fusion rule"
+    assert caught.value.why == f"another rule is called 'mine': {first}:2:9"
+
+    second.write_text(PLAIN.replace("mine", "conv_bias"))
+    with pytest.raises(FarmError) as caught:
+        fusion.load([second])
+    own = library.SOURCES / "a_convolution.yaml"
+    line = own.read_text(encoding="utf-8").splitlines().index("  - name: conv_bias") + 1
+    assert caught.value.why == f"another rule is called 'conv_bias': the farm's own at {own}:{line}:11"
+
+
+def test_all_files_together_hold_no_more_rules_than_one_may(tmp_path: Path) -> None:
+    paths = [tmp_path / "0.yaml", tmp_path / "1.yaml"]
+    for number, path in enumerate(paths):
+        rules = [f"{{name: r{number}_{i}, pattern: [{{op: conv}}, {{op: clip}}]}}" for i in range(300)]
+        path.write_text(f"fusion_rules: [{', '.join(rules)}]")
+    with pytest.raises(FarmError) as caught:
+        fusion.load(paths)
+    assert (caught.value.code, caught.value.detail["file"]) == (Code.RULE_INVALID, str(paths[1]))
+
+
+def test_compiles_get_the_farms_rules_and_then_the_users(tmp_path: Path) -> None:
+    mine = _load(tmp_path, PLAIN) + _load(tmp_path, EXAMPLE)
+    assert fusion.joined(fusion.to_json(mine), "rules.json") == library.builtin() + mine
+
+
+def test_a_compile_believes_no_rules_that_it_is_given(tmp_path: Path) -> None:
+    own = library.builtin()[:1]
+    for data, code in (
+        (fusion.to_json(own), Code.RULE_INVALID),
+        (b"{}", Code.RULE_INVALID),
+        (b"[" * 9999, Code.JSON_INVALID),
+        (fusion.to_json(_load(tmp_path, PLAIN)) + b" ", Code.JSON_NOT_CANONICAL),
+    ):
+        with pytest.raises(FarmError) as caught:
+            fusion.joined(data, "rules.json")
+        assert caught.value.code is code
+
+
+def test_comments_and_the_form_of_a_file_reach_no_canonical_byte(tmp_path: Path) -> None:
+    data = fusion.to_json(_load(tmp_path, PLAIN))
+    assert fusion.to_json(_load(tmp_path, f"# why\n{PLAIN}  tests: []\n")) == data
+    assert fusion.to_json(_load(tmp_path, PLAIN.replace("op: conv", "op: onnx.Conv"))) == data
+    assert fusion.to_json(_load(tmp_path, PLAIN.replace("benefit: 9", "benefit: 8"))) != data

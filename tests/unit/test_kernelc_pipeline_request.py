@@ -21,6 +21,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "shapes": {"x": [1, 3, 8, 8]},
         "target": target.load("x86-64-v3").to_json(),
         "jobs": 2,
+        "rules": None,
         **changes,
     }
 
@@ -50,6 +51,8 @@ def test_a_request_is_read(tmp_path: Path) -> None:
         {"jobs": 0},
         {"jobs": True},
         {"jobs": 1000},
+        {"rules": "../rules.json"},
+        {"rules": 3},
         {"extra": 1},
     ],
 )

@@ -23,6 +23,7 @@ from kernelfarm.nouns import (
     PayloadFile,
     RecipeInputs,
     Request,
+    RuleSet,
     Run,
     RunState,
     TargetRef,
@@ -46,6 +47,7 @@ RECIPE = RecipeInputs(
     tuning_db=None,
 )
 EXECUTION = Execution(image=None, builder_arch="x86_64", runner="process")
+WITH_RULES = Options(rules=RuleSet(D[6], 12))
 ACTION = Action.of(MODEL, TARGET, RECIPE, EXECUTION)
 PAYLOAD = Payload(D[1], "cls", "x86-64-v4", (PayloadFile("kernels.so", D[2], 10), PayloadFile("config.json", D[3], 2)))
 
@@ -82,6 +84,7 @@ def test_the_bytes_under_the_recipe_key() -> None:
     [
         MODEL,
         RECIPE.options,
+        WITH_RULES,
         Request((MODEL,), (TARGET,), RECIPE.options, "1.2.0", (("team", "media"),)),
         RECIPE,
         dataclasses.replace(RECIPE, tuning_db=D[7]),
@@ -103,7 +106,7 @@ def test_every_noun_reads_back_from_its_canonical_bytes(noun: object) -> None:
 
 def test_nouns_are_frozen_and_slotted() -> None:
     kinds = [kind for kind in vars(nouns).values() if dataclasses.is_dataclass(kind)]
-    assert len(kinds) == 15
+    assert len(kinds) == 16
     assert [kind for kind in kinds if not kind.__dataclass_params__.frozen or "__slots__" not in vars(kind)] == []
 
 
@@ -116,6 +119,14 @@ def test_bytes_in_another_order_are_not_canonical() -> None:
     data = b'{"schema":"options/1","shapes":[["b",[1]],["a",[2]]]}'
     with pytest.raises(FarmError) as caught:
         canonical.decode(Options, data)
+    assert caught.value.code is Code.JSON_NOT_CANONICAL
+
+
+def test_options_without_rules_do_not_speak_of_them() -> None:
+    assert "rules" not in canonical.to_json(Options())
+    assert canonical.to_json(WITH_RULES)["rules"] == {"digest": D[6], "size": 12}
+    with pytest.raises(FarmError) as caught:
+        canonical.decode(Options, b'{"rules":null,"schema":"options/1","shapes":[]}')
     assert caught.value.code is Code.JSON_NOT_CANONICAL
 
 

@@ -54,6 +54,19 @@ def test_external_data_of_a_model_is_a_dependency() -> None:
     assert Provenance.from_statement(made.statement(PAYLOAD), "f") == made
 
 
+def test_the_rules_of_a_user_are_a_parameter_and_a_dependency() -> None:
+    rules = nouns.RuleSet(digest.of_bytes(b"rules"), 5)
+    recipe = dataclasses.replace(PROVENANCE.recipe, options=nouns.Options(rules=rules))
+    made = dataclasses.replace(PROVENANCE, recipe=recipe)
+
+    definition = made.statement(PAYLOAD).predicate["buildDefinition"]
+
+    assert definition["externalParameters"]["options"]["rules"] == {"digest": rules.digest, "size": 5}
+    (listed,) = (item for item in definition["resolvedDependencies"] if item["name"] == "fusion-rules")
+    assert listed["digest"] == {"sha256": digest.hex_of(rules.digest)}
+    assert Provenance.from_statement(made.statement(PAYLOAD), "f") == made
+
+
 def test_keys_execution_and_the_security_mode_are_internal_parameters() -> None:
     inner = PROVENANCE.statement(PAYLOAD).predicate["buildDefinition"]["internalParameters"]
 

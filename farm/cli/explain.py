@@ -1,0 +1,78 @@
+"""`farm explain`: groups, their rules and layouts, what was refused and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from farm.cli import output
+from farm.cli.command import Command
+from farm.cli.parameters import TARGET, rules_option
+
+if TYPE_CHECKING:
+    from kernelc.explanation import Explanation, GroupStory, Memory
+
+EPILOG = """\b
+Examples:
+  farm explain model.onnx -t x86-64-v3 --shape 1x3x48x192
+  farm explain model.onnx -t x86-64-v3 --rules fusion.yaml --json
+
+LAYOUT: channels in blocks of so many lanes, or plain, and zero columns left + right. MATCHES: legal chains that a rule
+is the best one for; GROUPS: those of them that were chosen."""
+
+
+@click.command("explain", cls=Command, epilog=EPILOG)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-t", "--target", type=TARGET, required=True, help="For this target, or device:NAME.")
+@click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")
+@rules_option("Fusion rules in YAML or JSON beside the farm's own; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+def command(model: Path, target: str, shapes: tuple[str, ...], rule_files: tuple[Path, ...], as_json: bool) -> None:
+    """Show how MODEL is fused and laid out for a target, by which rules, and why it is not fused further.
+
+    Nothing is compiled. What is shown is what a build of the same model, shapes and rules does.
+    """
+    from farm import config, explain
+    from farm import shapes as shape_texts
+    from farm.rule_files import UserRules
+    from kernelfarm import canonical
+
+    found = explain.explain(config.load(), model, target, shape_texts.parse(shapes), UserRules.load(rule_files))
+    if as_json:
+        output.print_json(canonical.to_json(found))
+    else:
+        click.echo(output.plain(as_text(found)))
+
+
+def as_text(found: Explanation) -> str:
+    """The explanation for people: a table of groups, one of rules, a line for each refusal and each resting rule."""
+    used = [one for one in found.rules if one.matches or not one.own]
+    parts = [
+        output.table(["group", "operations", "rule", "result", "layout"], [_row(group) for group in found.groups]),
+        "",
+        output.table(["rule", "matches", "groups"], [[one.name, str(one.matches), str(one.groups)] for one in used]),
+        "",
+    ]
+    parts += [f"refused {one.node} ({one.op}) after {one.group}: {one.reason}" for one in found.refused]
+    parts += [one.describe() for one in found.resting]
+    nodes = sum(len(group.nodes) for group in found.groups)
+    parts.append(f"{found.model} for {found.target}: {nodes} operations in {len(found.groups)} groups")
+    return "\n".join(parts)
+
+
+def _row(group: GroupStory) -> list[str]:
+    return [
+        group.name,
+        " + ".join(group.ops),
+        group.rule or "-",
+        "x".join(map(str, group.shape)),
+        _layout(group.output, group.layout),
+    ]
+
+
+def _layout(value: str, found: Memory) -> str:
+    blocks = "plain" if found.lanes == 1 else f"blocks of {found.lanes}"
+    halo = f", {found.left} + {found.right} columns" if found.left or found.right else ""
+    return f"{blocks}{halo}" + ("" if found.of == value else f", the memory of {found.of}")

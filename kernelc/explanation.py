@@ -1,0 +1,89 @@
+"""How a model is fused and laid out, as plain nouns: `python -m kernelc explain` writes, `farm explain` shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kernelfarm.digest import Digest
+
+NAME = "explanation.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The buffer of a value (`kernelc.layout.buffer`), `bytes` large; `of` is the value whose memory it is."""
+
+    of: str
+    channels: int
+    height: int
+    width: int
+    lanes: int
+    left: int
+    right: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStory:
+    """A group: its nodes and their operations in order, the rule that made it (None of one node), what it lets out."""
+
+    name: str
+    nodes: tuple[str, ...]
+    ops: tuple[str, ...]
+    rule: str | None
+    benefit: int
+    hint: str
+    inputs: tuple[str, ...]
+    output: str
+    shape: tuple[int, ...]
+    layout: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStory:
+    """A rule that does not rest: the legal chains that it is the best rule of, and the groups that were made of them.
+
+    `own`: it is one of the farm's.
+    """
+
+    name: str
+    own: bool
+    matches: int
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A node that might have joined a group and did not."""
+
+    group: str
+    node: str
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """A rule that can match nothing, for the dialect lacks these operations."""
+
+    name: str
+    lacks: tuple[str, ...]
+
+    def describe(self) -> str:
+        """The same in words."""
+        return f"rule {self.name} rests: the dialect has no {', '.join(self.lacks)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Groups in order of execution. `fusion` is the digest of the stage of that name, as in a payload's config.json."""
+
+    SCHEMA: ClassVar[str] = "explanation/1"
+    model: str
+    target: str
+    fusion: Digest
+    groups: tuple[GroupStory, ...]
+    rules: tuple[RuleStory, ...]
+    refused: tuple[Refused, ...]
+    resting: tuple[Resting, ...]
