@@ -199,6 +199,7 @@ class Graph:
 class Group:
     """Nodes that become one kernel: the anchor, then element-wise nodes that each read the result of the one before.
 
+    Such a node may also read the result of an earlier one of the group, which the kernel keeps for it.
     `inputs` are the values read from outside (graph inputs, weights, results of earlier groups) in order of first use;
     `output` is the only value that leaves. Groups are listed in an order in which they can run.
     """

@@ -29,6 +29,7 @@ def _card(config: Mapping[str, Any]) -> dict[str, Any]:
 def _formula(contents: Contents, making: Making) -> dict[str, Any]:
     """One workflow, the compile: its steps are the compiler's stages, its digests those that `config.json` has too."""
     stages = [stage for stage in contents.config.get("stages", ()) if isinstance(stage, dict)]
+    rules = making.recipe.options.rules
     parameters = {
         "abi-version": str(making.recipe.abi_version),
         "compiler-source": making.recipe.compiler_source,
@@ -36,6 +37,7 @@ def _formula(contents: Contents, making: Making) -> dict[str, Any]:
         "runtime-source": making.recipe.runtime_source,
         "target": making.target_name,
         "target-digest": making.recipe.target_digest,
+        **({} if rules is None else {"fusion-rules": rules.digest}),
         **{f"shape:{name}": "x".join(map(str, dims)) for name, dims in making.recipe.options.shapes},
     }
     workflow = {

@@ -58,7 +58,8 @@ def as_text(found: Explanation) -> str:
     parts += [f"refused {one.node} ({one.op}) after {one.group}: {one.reason}" for one in found.refused]
     parts += [one.describe() for one in found.resting]
     nodes = sum(len(group.nodes) for group in found.groups)
-    parts.append(f"{found.model} for {found.target}: {nodes} operations in {len(found.groups)} groups")
+    groups = "1 group" if len(found.groups) == 1 else f"{len(found.groups)} groups"
+    parts.append(f"{found.model} for {found.target}: {nodes} operations in {groups}")
     return "\n".join(parts)
 
 

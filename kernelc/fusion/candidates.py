@@ -30,6 +30,9 @@ class Matcher:
         order = sorted(enumerate(rules), key=lambda entry: (-entry[1].benefit, entry[0]))
         self._rules = [rule for _, rule in order if not rule.lacks]
         self._by_size = {size: [rule for rule in self._rules if size in rule.sizes] for size in range(2, MAX_CHAIN + 1)}
+        self._keepable = {
+            op for rule in self._rules for step in rule.steps if step.name in rule.kept for op in step.ops
+        }
         self._pairs = {pair for rule in self._rules for pair in rule.neighbours()}
         self._linked = tuple(self._links(node) for node in graph.nodes)
 
@@ -52,7 +55,10 @@ class Matcher:
 
     def objection(self, before: Node, node: Node) -> str | None:
         """Why no group can hold these two, one after the other; None where one might."""
-        reasons = [*legality.objections(self.flow, (before, node)), *capability.objections(self.graph, before, node)]
+        value = before.outputs[0]
+        kept = (value,) if before.op in self._keepable and self.flow.first_of_all(node, value) else ()
+        legal = legality.objections(self.flow, (before, node), kept=kept)
+        reasons = [*legal, *capability.objections(self.graph, before, node)]
         if not reasons and (before.op, node.op) not in self._pairs:
             reasons = [f"no rule joins {node.op} to {before.op}"]
         return reasons[0] if reasons else None
@@ -61,7 +67,9 @@ class Matcher:
         """Why this chain of linked nodes is no candidate; None where it is one."""
         if self.best_rule(nodes) is not None:
             return None
-        legal = next(legality.objections(self.flow, nodes, self._on_chip_bytes), None)
+        keepable = [index for index, node in enumerate(nodes) if node.op in self._keepable]
+        kept = frozenset(self._kept(nodes, keepable))
+        legal = next(legality.objections(self.flow, nodes, self._on_chip_bytes, kept), None)
         if legal is not None:
             return legal
         for rule in self._rules:
@@ -72,25 +80,51 @@ class Matcher:
 
     def best_rule(self, nodes: Sequence[Node]) -> Rule | None:
         """The best rule of which this chain of linked nodes is a match; None where there is none or it is not legal."""
-        sized = self._by_size.get(len(nodes), ())
-        rule = next((rule for rule in sized if None in self.broken(rule, nodes)), None)
-        if rule is None or any(legality.objections(self.flow, nodes, self._on_chip_bytes)):
-            return None
-        return rule
+        legal: dict[frozenset[str], bool] = {}  # by what is kept; mostly nothing is
+        for rule in self._by_size.get(len(nodes), ()):
+            for reason, kept in self._ways(rule, nodes):
+                if reason is None and kept not in legal:
+                    legal[kept] = not any(legality.objections(self.flow, nodes, self._on_chip_bytes, kept))
+                if reason is None and legal[kept]:
+                    return rule
+        return None
 
     def broken(self, rule: Rule, nodes: Sequence[Node]) -> Iterator[str | None]:
-        """For each way in which a chain fits the rule's pattern the constraint that does not hold; None for none."""
+        """For each way in which a chain fits the rule's pattern what does not hold; None for nothing."""
+        return (reason for reason, _ in self._ways(rule, nodes))
+
+    def _ways(self, rule: Rule, nodes: Sequence[Node]) -> Iterator[tuple[str | None, frozenset[str]]]:
+        """As `broken`, and the values that the rule's kernel keeps: those that no node outside reads."""
         for ways in rule.fits(tuple(node.op for node in nodes)):
-            if not rule.constraints:
-                yield None
+            if not rule.constraints and not rule.kept:
+                yield None, frozenset()
                 continue
-            bound: dict[str, list[Mapping[str, Fact]]] = {}
+            spans: dict[str, range] = {}
             start = 0
             for step, count in zip(rule.steps, ways, strict=True):
-                bound[step.name] = [self.facts(nodes, index) for index in range(start, start + count)]
+                spans[step.name] = range(start, start + count)
                 start += count
-            found = (constraint.objection(bound) for constraint in rule.constraints)
-            yield next((reason for reason in found if reason is not None), None)
+            reason = next(self._objections(rule, nodes, spans), None)
+            yield reason, frozenset(self._kept(nodes, [spans[name][0] for name in sorted(rule.kept)]))
+
+    def _objections(self, rule: Rule, nodes: Sequence[Node], spans: Mapping[str, range]) -> Iterator[str]:
+        for step in rule.steps:
+            if step.reads is not None and spans[step.name]:
+                reader, kept = spans[step.name][0], spans[step.reads][0]
+                if reader - kept < 2 or nodes[kept].outputs[0] not in nodes[reader].operands:
+                    yield f"{step.name} does not read {step.reads}"
+        bound = {name: [self.facts(nodes, index) for index in span] for name, span in spans.items() if rule.constraints}
+        for constraint in rule.constraints:
+            reason = constraint.objection(bound)
+            if reason is not None:
+                yield reason
+
+    def _kept(self, nodes: Sequence[Node], positions: Sequence[int]) -> Iterator[str]:
+        inside = {node.name for node in nodes}
+        for position in positions:
+            value = nodes[position].outputs[0]
+            if all(reader.name in inside for reader in self.graph.consumers[value]):
+                yield value
 
     def facts(self, nodes: Sequence[Node], index: int) -> Mapping[str, Fact]:
         """The facts of a node of a chain."""

@@ -1,8 +1,9 @@
 """The choice of candidates: exact, by trees.
 
-A value inside a group has one reader, so that links from a node to the one after it form trees, and a group is a path
-in one. The best choice for a tree is the best group to hold its root, with the best choices for the trees that hang off
-that group: dynamic programming over all candidates finds it.
+Links from a node to the one after it in a candidate form trees, and a group is a path in one: all readers of a value
+inside a group are in the group, and the one that comes next is the one for which all others wait, in every candidate.
+The best choice for a tree is the best group to hold its root, with the best choices for the trees that hang off that
+group: dynamic programming over all candidates finds it.
 
 The order of choices: fewest kernels; then most benefit in sum; then larger groups (sum of squares of sizes); then, from
 the first node on, a node is rather joined than not, and to the operand that is made last, since it waits for that one.

@@ -7,7 +7,7 @@ it is enough to look at one group at a time, and any choice of legal groups that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from kernelc.graph import Graph, Node, Tensor
@@ -41,6 +41,12 @@ class Flow:
         makers = (self.graph.producers.get(name) for name in node.operands)
         return [self.position[maker.name] for maker in makers if maker is not None]
 
+    def first_of_all(self, node: Node, value: str) -> bool:
+        """Whether all nodes that read a value wait for this one of them."""
+        bit = 1 << self.position[node.name]
+        others = [reader for reader in self.graph.consumers[value] if reader.name != node.name]
+        return all(self._before[self.position[reader.name]] & bit for reader in others)
+
     def returning(self, nodes: Sequence[Node]) -> Node | None:
         """A node outside that waits for one of `nodes` while another of them waits for it; None where there is none."""
         inside = 0
@@ -53,9 +59,10 @@ class Flow:
         return None
 
 
-def objections(flow: Flow, nodes: Sequence[Node], on_chip_bytes: int = 0) -> Iterator[str]:
+def objections(flow: Flow, nodes: Sequence[Node], on_chip_bytes: int = 0, kept: Container[str] = ()) -> Iterator[str]:
     """Why `nodes`, in order, may not be a group, most telling reason first; nothing where they may.
 
+    `kept` are values that a kernel keeps for several readers, all of which the caller knows to be in the group.
     `on_chip_bytes` is the size of the target's on-chip memory, 0 where it has none to plan for.
     """
     graph, inside = flow.graph, {node.name for node in nodes}
@@ -64,6 +71,8 @@ def objections(flow: Flow, nodes: Sequence[Node], on_chip_bytes: int = 0) -> Ite
         if value in graph.output_tensors:
             yield f"{value} is a graph output and must be written"  # G6
         readers = graph.consumers[value]
+        if value in kept:
+            continue
         if len(readers) > 1:
             yield f"{value} is read by {len(readers)} nodes and must be written"  # G1
         elif any(reader.name not in inside for reader in readers):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelc.fusion.rule import Rule, Step
 from kernelc.media.ops import OPS
@@ -20,11 +20,15 @@ from kernelc.media.ops import OPS
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An operation of a pattern: `arity` operands, of which number `position` is the result of the one before."""
+    """An operation of a pattern: `arity` operands, of which number `position` is the result of the one before.
+
+    `kept` is the number of the operation whose result the other operand is, None for any value.
+    """
 
     step: Step
     arity: int
     position: int
+    kept: int | None = None
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -47,8 +51,15 @@ def _chains(rule: Rule, repeats: int) -> Iterator[tuple[list[Step], list[_Place]
     counts = [range(step.least, min(step.most, max(1, repeats)) + 1) for step in rule.steps]
     for ways in itertools.product(*counts):
         steps = [step for step, count in zip(rule.steps, ways, strict=True) for _ in range(count)]
+        kept = [None if step.reads is None else _index_of(steps, step.reads) for step in steps]
+        if any(index is not None and number - index < 2 for number, index in enumerate(kept)):
+            continue  # nothing is between the two: it would be the value that runs through the chain
         for places in itertools.product(*(_places(step) for step in steps[1:])):
-            yield steps, list(places)
+            yield steps, [replace(place, kept=index) for place, index in zip(places, kept[1:], strict=True)]
+
+
+def _index_of(steps: Sequence[Step], name: str) -> int:
+    return next(index for index, step in enumerate(steps) if step.name == name)
 
 
 def _places(step: Step) -> list[_Place]:
@@ -70,7 +81,8 @@ def _pattern(name: str, rule: Rule, steps: Sequence[Step], places: Sequence[_Pla
         for number in range(place.arity):
             other = f"%x{index}_{number}"
             operands.append(f"%v{index}" if number == place.position else other)
-            lines += [f"{other} = pdl.operand"] if number != place.position else []
+            source = "pdl.operand" if place.kept is None else f"pdl.result 0 of %o{place.kept}"
+            lines += [f"{other} = {source}"] if number != place.position else []
         kinds = ", ".join(["!pdl.value"] * place.arity)
         lines += _operation(index, place.ops, f"{', '.join(operands)} : {kinds}")
     values = ", ".join(f"%o{index}" for index in range(len(steps)))

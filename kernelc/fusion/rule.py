@@ -14,17 +14,23 @@ MAX_CHAIN = 17
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One place of a pattern: any one of `ops`, from `least` to `most` times in a row; `name` is for constraints."""
+    """One place of a pattern: any one of `ops`, from `least` to `most` times in a row; `name` is for constraints.
+
+    `reads` names an earlier step, of one operation, whose result is this one's other operand: the kernel keeps it.
+    """
 
     name: str
     ops: tuple[str, ...]
     least: int = 1
     most: int = 1
+    reads: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Operations in a row, each reading the result of the one before, that become one kernel.
+
+    A step may read the result of an earlier one too: x * sigmoid(x) is x, its sigmoid, and a product that reads x.
 
     Of several rules for the same operations the one of the largest `benefit` is taken, then the first. `hint` is kept
     for the schedule and shown. `covers` are ids of the list of patterns.
@@ -41,6 +47,11 @@ class Rule:
     def lacks(self) -> tuple[str, ...]:
         """Operations that the dialect lacks, for want of which the rule rests."""
         return tuple(step.ops[0] for step in self.steps if step.least and not any(op in OPS for op in step.ops))
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Names of the steps whose results later ones read again."""
+        return frozenset(step.reads for step in self.steps if step.reads is not None)
 
     @property
     def sizes(self) -> range:

@@ -11,11 +11,12 @@ from kernelc.fusion.constraint import Constraint, Faulty, Kind
 from kernelc.fusion.document import Document, Path
 from kernelc.fusion.facts import kind_of
 from kernelc.fusion.rule import MAX_CHAIN, Rule, Step
+from kernelc.media.ops import OPS
 from kernelfarm.errors import Code
 
 MAX_RULES, MAX_STEPS, MAX_CONSTRAINTS, MAX_BENEFIT = 500, 8, 16, 65535
 _RULE = ("name", "pattern", "constraints", "schedule_hint", "benefit", "covers", "tests")
-_STEP = ("op", "name", "optional", "repeat")
+_STEP = ("op", "name", "optional", "repeat", "reads")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _HINT = re.compile(r"[ -~]{0,200}")
 
@@ -62,7 +63,13 @@ def data_of(rules: Sequence[Rule]) -> dict[str, Any]:
 
 
 def _step_data(step: Step) -> dict[str, Any]:
-    return {"op": list(step.ops), "name": step.name, "optional": step.least == 0, "repeat": step.most}
+    return {
+        "op": list(step.ops),
+        "name": step.name,
+        "optional": step.least == 0,
+        "repeat": step.most,
+        "reads": step.reads,
+    }
 
 
 class _Reader:
@@ -93,7 +100,7 @@ class _Reader:
     def _steps(self, pattern: Sequence[Any]) -> tuple[Step, ...]:
         steps: list[Step] = []
         for index, data in enumerate(pattern):
-            step = self._step(data, ("pattern", index), [step.name for step in steps])
+            step = self._step(data, ("pattern", index), steps)
             if not steps and (step.least, step.most) != (1, 1):
                 self._fail(("pattern", index), "the first step is neither optional nor repeated")
             steps.append(step)
@@ -105,8 +112,9 @@ class _Reader:
             self._fail(("pattern",), "two steps at least must not be optional")
         return tuple(steps)
 
-    def _step(self, data: Any, path: Path, taken: Sequence[str]) -> Step:
+    def _step(self, data: Any, path: Path, before: Sequence[Step]) -> Step:
         self._mapping(data, path, _STEP, ("op",))
+        taken = [step.name for step in before]
         listed = data["op"] if isinstance(data["op"], list) else [data["op"]]
         if not listed:
             self._fail((*path, "op"), "no operation is named")
@@ -129,7 +137,17 @@ class _Reader:
             self._fail((*path, "optional"), "optional is true or false")
         if type(repeat) is not int or not 1 <= repeat < MAX_CHAIN:
             self._fail((*path, "repeat"), f"a step repeats from 1 to {MAX_CHAIN - 1} times")
-        return Step(name, tuple(ops), 0 if optional else 1, repeat)
+        step = Step(name, tuple(ops), 0 if optional else 1, repeat, data.get("reads"))
+        if step.reads is not None:
+            self._require_readable(step, (*path, "reads"), before)
+        return step
+
+    def _require_readable(self, step: Step, path: Path, before: Sequence[Step]) -> None:
+        single = [one.name for one in before[:-1] if (one.least, one.most) == (1, 1)]
+        if step.reads not in single:
+            self._fail(path, f"reads names a step before the last one, of one operation: {', '.join(single) or 'none'}")
+        if step.most > 1 or not all(op not in OPS or OPS[op].arity[0] == 2 for op in step.ops):
+            self._fail(path, "only one operation of two operands reads another step")
 
     def _constraints(self, data: Any, steps: Sequence[Step]) -> tuple[Constraint, ...]:
         if not isinstance(data, list) or len(data) > MAX_CONSTRAINTS:

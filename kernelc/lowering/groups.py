@@ -250,8 +250,9 @@ def _elementwise(
     if not whole:
         raise refused(node, "no operand has the size of the result")
     first, operand = step_of(context, node, whole[0])
+    later = (step if step.kept is None else replace(step, kept=step.kept + 1) for step in steps)  # 0 is its operand
     spec = elementwise.Elementwise(
-        context.buffer(whole[0]), context.buffer(group.output), (first, *steps), stream_columns(machine)
+        context.buffer(whole[0]), context.buffer(group.output), (first, *later), stream_columns(machine)
     )
     return elementwise.lower(spec), [context.value(whole[0]), *([operand] if operand is not None else [])]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from kernelc.graph import Graph, Node, Weight
@@ -58,22 +59,28 @@ def epilogue_steps(context: Context, nodes: Sequence[Node], value: str) -> tuple
     """The steps of element-wise `nodes`, the first of which reads `value`, and the operands of those that have one."""
     steps: list[Step] = []
     operands: list[Operand] = []
+    made = {value: 0}
     for node in nodes:
-        step, operand = step_of(context, node, value)
+        step, operand = step_of(context, node, value, made)
         steps.append(step)
         operands += [operand] if operand is not None else []
         value = node.outputs[0]
+        made[value] = len(steps)
     return tuple(steps), operands
 
 
-def step_of(context: Context, node: Node, value: str) -> tuple[Step, Operand | None]:
-    """One element-wise node on the running value `value`."""
+def step_of(
+    context: Context, node: Node, value: str, made: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Step, Operand | None]:
+    """One element-wise node on the running value `value`; `made` has the numbers of the values that are kept."""
     if node.op in UNARY:
         return Step(node.op, _numbers(node)), None
     if node.op not in BINARY or len(node.inputs) != 2 or value not in node.inputs:
         raise refused(node, "it is not an element-wise operation of the backend")
     swapped = node.inputs[0] != value
     other = node.inputs[0] if swapped else node.inputs[1]
+    if other in made:
+        return Step(node.op, swapped=swapped, kept=made[other]), None
     weight = context.graph.weights.get(other)
     if weight is None:
         return Step(node.op, (), _tensor_operand(context, node, other), swapped), context.value(other)

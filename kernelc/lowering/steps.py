@@ -20,13 +20,15 @@ class Step:
     """One element-wise operation on the running value.
 
     `numbers`: clip's bounds, hard_sigmoid's alpha and beta, or a scalar operand. `operand`: the other tensor, of the
-    output's size or one value per channel. `swapped`: the running value is the right operand.
+    output's size or one value per channel. `swapped`: the running value is the right operand. `kept`: the other operand
+    is the running value as it was before that step, by number; 0 is what the first step got.
     """
 
     op: str
     numbers: tuple[float, ...] = ()
     operand: Buffer | None = None
     swapped: bool = False
+    kept: int | None = None
 
 
 BINARY = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf"}
@@ -76,7 +78,7 @@ def with_maximum(text: str) -> str:
 
 
 def apply(body: Body, step: Step, value: str, operand: str | None) -> str:
-    """The name of the step's result on the running value `value` and its tensor operand's element."""
+    """The name of the step's result on the running value `value` and the element of its other operand, if any."""
     if step.op in BINARY:
         other = operand if operand is not None else body.writer.scalar(step.numbers[0])
         left, right = (other, value) if step.swapped else (value, other)
@@ -140,10 +142,11 @@ def _emit(
 ) -> Value:
     body = Body(writer)
     waiting = iter(operands)
+    running = [name]
     for step in steps:
-        element = None
+        element = None if step.kept is None else running[step.kept]
         if step.operand is not None:
             inputs.append(read(writer, next(waiting), step.operand, tile))
             element = f"%a{len(inputs) - 1}"
-        name = apply(body, step, name, element)
-    return writer.generic(tile.dims, inputs, target, tile.dims, body.lines, name)
+        running.append(apply(body, step, running[-1], element))
+    return writer.generic(tile.dims, inputs, target, tile.dims, body.lines, running[-1])

@@ -45,6 +45,15 @@ def test_the_small_model_agrees_with_onnxruntime_and_with_its_golden_vectors(
     assert done.stdout.startswith("ok y cases=2 ")
 
 
+@pytest.mark.parametrize("name", target.names())
+def test_a_value_that_a_kernel_keeps_is_right_on_every_machine(settings: Config, tmp_path: Path, name: str):
+    found = check.check(settings, Question(graphs.silu(tmp_path / "silu.onnx"), name, count=2))
+
+    if not found.ran:
+        pytest.skip(found.reason)
+    assert found.holds, found.error()
+
+
 def test_an_emulated_check_runs_one_case_unless_told_otherwise(settings: Config, tmp_path: Path):
     emulated.load("aarch64")
 

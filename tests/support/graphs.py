@@ -105,6 +105,17 @@ def unknown_operator(path: Path) -> Path:
     return save(path, nodes, shape, shape, {})
 
 
+def silu(path: Path) -> Path:
+    """A convolution and x * sigmoid(x) written out."""
+    weight = np.random.Generator(np.random.PCG64(3)).standard_normal((8, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Sigmoid", ["c"], ["s"]),
+        helper.make_node("Mul", ["c", "s"], ["y"]),
+    ]
+    return save(path, nodes, [1, 3, 9, 11], [1, 8, 9, 11], {"w": weight})
+
+
 def external(path: Path, location: str) -> Path:
     """A 1x1 convolution whose weight lies in the file `location`, which is not written."""
     weight = numpy_helper.from_array(np.ones((16, 16, 1, 1), np.float32), "w")

@@ -12,7 +12,20 @@ from kernelc.media.builder import GraphBuilder
 from kernelc.symbols import Dim, symbol
 
 UNARY = ("relu", "sigmoid", "hard_swish")
-KINDS = ("unary", "clip", "binary", "constant", "conv", "transposed", "pool", "larger", "joined", "gate", "matrix")
+KINDS = (
+    "unary",
+    "clip",
+    "binary",
+    "constant",
+    "conv",
+    "transposed",
+    "pool",
+    "larger",
+    "joined",
+    "gate",
+    "matrix",
+    "silu",
+)
 
 
 @st.composite
@@ -42,6 +55,10 @@ def _step(draw: st.DrawFn, build: GraphBuilder, kind: str, values: list[str]) ->
         return build.node(draw(st.sampled_from(UNARY)), [value])
     if kind == "clip":
         return build.node("clip", [value], {"min": draw(st.sampled_from([-1.0, 0.0])), "max": 6.0})
+    if kind == "silu":
+        made = build.node(draw(st.sampled_from(UNARY)), [value]) if draw(st.booleans()) else value
+        pair = [made, build.node("sigmoid", [made])]
+        return build.node("mul", pair[:: draw(st.sampled_from([1, -1]))])
     if kind == "binary":
         alike = [name for name in values if build.tensors[name].shape == shape]
         return build.node(draw(st.sampled_from(["add", "mul", "sub"])), [value, draw(st.sampled_from(alike))])

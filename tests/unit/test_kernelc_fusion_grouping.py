@@ -170,3 +170,41 @@ def test_the_text_lists_groups_then_refusals() -> None:
         "g1_relu: n2_relu (t2) -> t3\n"
         "refused n2_relu after g0_conv: t2 is a graph output and must be written\n"
     )
+
+
+def _silu(build: Sketch, value: str) -> str:
+    return build.node("mul", [value, build.unary("sigmoid", value)])
+
+
+def test_a_value_that_is_read_twice_inside_is_kept() -> None:
+    build = Sketch()
+    x = build.image()
+    graph = build.finish([("y", build.unary("relu", _silu(build, build.conv(x))))])
+    assert _groups(graph) == ["conv sigmoid mul relu"]
+    assert fusion.group(graph).groups[0].inputs == ("t0", "w0")
+
+
+def test_two_in_a_row_are_two_groups_for_a_kernel_keeps_what_its_rule_says() -> None:
+    build = Sketch()
+    graph = build.finish([("y", _silu(build, _silu(build, build.conv(build.image()))))])
+    assert _groups(graph) == ["conv sigmoid mul", "sigmoid mul"]
+    assert _reasons(graph) == [
+        "n3_sigmoid: t3 is read by 2 nodes and must be written",
+        "n4_mul: t3 is read by 2 nodes and must be written",
+    ]
+
+
+def test_a_value_that_somebody_else_reads_is_not_kept() -> None:
+    build = Sketch()
+    c = build.conv(build.image())
+    graph = build.finish([("y", _silu(build, c)), ("z", build.unary("relu", c))])
+    assert _groups(graph) == ["conv", "sigmoid mul", "relu"]
+    assert _reasons(graph)[0] == "n1_sigmoid: t1 is read by 3 nodes and must be written"
+
+
+def test_an_output_is_not_kept() -> None:
+    build = Sketch()
+    c = build.conv(build.image())
+    graph = build.finish([("y", _silu(build, c)), ("z", c)])
+    assert _groups(graph) == ["conv", "sigmoid mul"]
+    assert _reasons(graph)[0] == "n1_sigmoid: t1 is a graph output and must be written"

@@ -86,6 +86,13 @@ def test_a_constraint_that_does_not_hold_says_what_was_found(tmp_path: Path) -> 
     )
 
 
+def test_a_step_that_reads_an_earlier_one_survives_its_canonical_form(tmp_path: Path) -> None:
+    text = PLAIN.replace("{op: clip}]", "{op: clip}, {op: [mul, add], reads: conv}]")
+    (rule,) = _load(tmp_path, text)
+    assert rule.steps[2] == Step("step", ("mul", "add"), reads="conv")
+    assert library.from_json(library.to_json([rule]), "x") == (rule,)
+
+
 def test_json_is_yaml(tmp_path: Path) -> None:
     data = schema.data_of(_load(tmp_path, PLAIN))
     assert _load(tmp_path, json.dumps(data)) == _load(tmp_path, PLAIN)
@@ -124,6 +131,10 @@ SYNTAX, RULE, CONSTRAINT = Code.RULE_FILE_INVALID, Code.RULE_INVALID, Code.RULE_
         ("{op: clip}", "{op: clip, name: conv}", RULE, (3, 42), "two steps are called 'conv'"),
         ("{op: clip}", "{op: clip, repeat: 0}", RULE, (3, 44), "a step repeats from 1 to 16 times"),
         ("{op: clip}", "{op: clip, optional: yes}", RULE, (3, 46), "optional is true or false"),
+        ("{op: clip}", "{op: sigmoid}, {op: mul, reads: clip}", RULE, (3, 57), "of one operation: conv"),
+        ("{op: clip}", "{op: mul, reads: conv}", RULE, (3, 42), "of one operation: none"),
+        ("{op: clip}", "{op: sigmoid}, {op: relu, reads: conv}", RULE, (3, 58), "only one operation of two operands"),
+        ("{op: clip}", "{op: clip}, {op: mul, reads: [conv]}", RULE, (3, 54), "of one operation: conv"),
         ("[{op: conv}, {op: clip}]", "[{op: conv}]", RULE, (3, 12), "2 to 8 steps"),
         ("{op: clip}", "{op: clip, optional: true}", RULE, (3, 12), "two steps at least"),
         ("{op: conv}", "{op: conv, optional: true}", RULE, (3, 13), "the first step"),

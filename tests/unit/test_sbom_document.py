@@ -18,7 +18,7 @@ import pytest
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.links import Input, Linked, Links, Origin, Source
-from kernelfarm.nouns import Model, ModelFile, Options
+from kernelfarm.nouns import Model, ModelFile, Options, RuleSet
 from sbom import cyclonedx, document, payload
 from sbom.making import Making
 from sbom.parts import Bill, Part
@@ -163,7 +163,8 @@ def test_tools_have_purl_version_licence_and_supplier_and_are_no_part_of_the_pro
 
 
 def test_the_formulation_tells_the_recipe(folder: Path) -> None:
-    options = Options.of({"x": (1, 3)})
+    rules = RuleSet(digest.of_bytes(b"rules"), 5)
+    options = replace(Options.of({"x": (1, 3)}), rules=rules)
     making = replace(MAKING, recipe=replace(MAKING.recipe, options=options))
 
     (formula,) = bill_of(folder, making)["formulation"]
@@ -172,6 +173,7 @@ def test_the_formulation_tells_the_recipe(folder: Path) -> None:
     parameters = {entry["name"]: entry["value"] for entry in workflow["inputs"][1]["parameters"]}
     assert workflow["uid"] == making.recipe_key
     assert (parameters["shape:x"], parameters["target"]) == ("1x3", TARGET)
+    assert parameters["fusion-rules"] == rules.digest
     assert {"ref": "tool/ziglang"} in workflow["resourceReferences"]
     assert {"type": "artifact", "resource": {"ref": "file/kernels.so"}} in workflow["outputs"]
 
