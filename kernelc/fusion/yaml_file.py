@@ -16,6 +16,11 @@ from kernelfarm.errors import Code
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 12
+MAX_EVENTS = 50_000
+"""Values, and beginnings and ends of lists and mappings: twice what as many rules as may be need.
+
+PyYAML reads that many in seconds, and a megabyte of them in most of a minute.
+"""
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
@@ -48,7 +53,7 @@ def read(data: bytes, name: str) -> Document:
 
 def _refuse_references(text: str, name: str) -> None:
     depth = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
+    for count, event in enumerate(yaml.parse(text, yaml.SafeLoader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         refused = ""
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -57,6 +62,8 @@ def _refuse_references(text: str, name: str) -> None:
             refused = "tags are not allowed"
         elif depth > MAX_DEPTH:
             refused = f"it is nested more than {MAX_DEPTH} deep"
+        elif count > MAX_EVENTS:
+            refused = f"it holds more than {MAX_EVENTS} values"
         if refused:
             place = _place(event.start_mark)
             raise error_at(Code.RULE_FILE_INVALID, name, place, "a rule file is not plain data", refused)

@@ -185,8 +185,9 @@ def test_a_fault_has_a_code_and_a_place(
         (b'a: "\\U00110000"\n', (1, 1)),
         (b'a: "\\UFFFFFFFF"\n', (1, 1)),
         (b"a" * 2_000_000, (1, 1)),
+        (b"- a\n" * 250_000, (49_999, 3)),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_what_is_not_one_plain_document_is_refused_with_its_place(data: bytes, place: tuple[int, int]) -> None:
     with pytest.raises(FarmError) as caught:
