@@ -81,7 +81,7 @@ def matrix() -> Iterator[Line]:
     for name, word in (
         ("4 models x 6 targets in Docker by two workers", "one_container"),
         ("the same from an embedded run in bare processes", "bare_processes_without_a_broker"),
-        ("the same from an embedded run in bubblewrap", "bubblewrap_without_a_broker"),
+        ("the same from a rebuild in bubblewrap", "second_worker_in_bubblewrap"),
     ):
         holds = found.covers([word])
         figure = "24 of 24 cells" if holds else "see the detail"

@@ -22,6 +22,7 @@ from farm.licences import gate
 from farm.release.sources import ROOMS
 from kernelfarm.paths import Home
 from tests.support import models, pinned_image, release_registry
+from tests.support.product import Product
 from tests.support.release_registry import ReleaseRegistry
 from toolchains import target
 
@@ -70,7 +71,7 @@ def _environment(source: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A folder to work in with a state of its own, and the `farm` of a checkout on its path."""
+    """A folder to work in, and the `farm` of a checkout on its path; its state is its own, or that of FARM_HOME."""
 
     folder: Path
     source: Path
@@ -86,7 +87,7 @@ class Machine:
     @property
     def home(self) -> Path:
         """Its state."""
-        return self.folder / "home"
+        return Path(self.variables.get("FARM_HOME", self.folder / "home"))
 
     def run(self, *argv: str | Path, status: int = 0, **more: str) -> str:
         """What a command prints; it must end with this status."""
@@ -133,14 +134,12 @@ class Wanted:
 class Released:
     """What came of one model: seconds of each step, and by target the payloads' digests and how the self-test ran.
 
-    `build` is what the build printed, `rebuilt` are the digests that the second worker got, `bundle` is the folder that
-    the consumer fetched.
+    `rebuilt` are the digests that the second worker got, `bundle` the folder that the consumer fetched.
     """
 
     name: str
     version: str
     seconds: Mapping[str, float]
-    build: Any
     built: Mapping[str, str]
     rebuilt: Mapping[str, str]
     fetched: Mapping[str, str]
@@ -151,10 +150,14 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The machines of a run of the sequence: the farm, and a consumer that got the public key and nothing else."""
+    """The machines of a run of the sequence: the farm, and a consumer that got the public key and nothing else.
+
+    `second` are variables of the farm's second worker, which rebuilds.
+    """
 
     farm: Machine
     consumer: Machine
+    second: Mapping[str, str] = field(default_factory=dict)
 
     def release(self, wanted: Wanted, registry: ReleaseRegistry, targets: Sequence[str], **channel: str) -> Released:
         """All steps for a model. Raises AssertionError for the first that ends otherwise than with 0."""
@@ -167,15 +170,15 @@ class Run:
         }
         seconds = {}
         for step in PRODUCER:
-            seconds[step] = self.farm.timed(SCRIPT, step, **both, **given, **channel)
+            more = self.second if step == "rebuild" else {}
+            seconds[step] = self.farm.timed(SCRIPT, step, **both, **given, **channel, **more)
         version = self.farm.report("publish.json")["version"]
         for step in CONSUMER:
             seconds[step] = self.consumer.timed(SCRIPT, step, **both, KEY="release.pub", VERSION=version)
         return self._read(wanted.name, seconds)
 
     def _read(self, name: str, seconds: Mapping[str, float]) -> Released:
-        build = self.farm.report("build.json")
-        (built,) = build["bundles"]
+        (built,) = self.farm.report("build.json")["bundles"]
         (fetched,) = self.consumer.report("fetch.json")["bundles"]
         inside = self.consumer.document("inspect", fetched["path"])["targets"]
         tested = self.consumer.report("self-test.json")["targets"]
@@ -183,7 +186,6 @@ class Run:
             name,
             self.farm.report("release.json")["version"],
             seconds,
-            build,
             built["payloads"],
             {one["target"]: one["rebuilt"] for one in self.farm.report("rebuild.json")["rebuilt"]},
             {target: one["digest"] for target, one in inside.items()},
@@ -195,14 +197,25 @@ class Run:
 
 def machines(folder: Path, image: Home, runner: str = "bubblewrap") -> Run:
     """A farm with a key, compiling in a sandbox, and a consumer; both run the same clean checkout."""
-    source = checkout(folder / "source")
-    farm = Machine(folder / "farm", source, {"FARM_RUNNER": runner})
+    farm = Machine(folder / "farm", checkout(folder / "source"), {"FARM_RUNNER": runner})
     pinned_image.lend(image, farm.home)
     share_scans(farm)
     farm.run("farm", "keys", "new")
-    consumer = Machine(folder / "consumer", source)
+    return Run(farm, _consumer(folder, farm))
+
+
+def machines_of(folder: Path, product: Product, runner: str, second: str) -> Run:
+    """As `machines`, with the state of a farm that has built already; its second worker compiles in another sandbox."""
+    variables = {**product.environment, "FARM_HOME": str(product.home), "FARM_RUNNER": runner}
+    farm = Machine(folder / "farm", checkout(folder / "source"), variables)
+    share_scans(farm)
+    return Run(farm, _consumer(folder, farm), {"FARM_RUNNER": second})
+
+
+def _consumer(folder: Path, farm: Machine) -> Machine:
+    consumer = Machine(folder / "consumer", farm.source)
     shutil.copyfile(farm.home / "keys" / "default.pub", consumer.folder / "release.pub")
-    return Run(farm, consumer)
+    return consumer
 
 
 def release_all(run: Run, registry: Path, names: Sequence[str], targets: Sequence[str]) -> list[Released]:
@@ -221,7 +234,7 @@ def untestable(targets: Sequence[str]) -> list[str]:
 
 
 def share_scans(farm: Machine) -> None:
-    """Have a farm keep its licence scans with those of all test farms, before its first command."""
+    """Have a farm keep its licence scans with those of all test farms, before its first scan."""
     SCANS.mkdir(parents=True, exist_ok=True)
-    (farm.home / "cache").mkdir(parents=True)
+    (farm.home / "cache").mkdir(parents=True, exist_ok=True)
     (farm.home / "cache" / gate.SCANS).symlink_to(SCANS)
