@@ -22,7 +22,10 @@ def main() -> int:
     settings = config.load({**os.environ, "FARM_HOME": str(STATE / "home")})
     status = 0
     print(f"{'model':<16} {'target':<10} {'ours ms':>8} {'peer ms':>8} {'ratio':>6} {'of peak':>8} {'max error':>10}")
-    for model in models.MODELS:
+    for model in (*models.MODELS, *models.OTHERS, *models.SHARED):
+        if not models.is_at_hand(model.name):
+            print(f"{model.name:<16} not run: ../shared/models/{model.file_name} is not there")
+            continue
         path = models.fetch(model.name)
         for name in target.names():
             if lacking := processor.missing_features(target.load(name)):

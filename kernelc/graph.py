@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,10 @@ from numpy.typing import NDArray
 from kernelc.symbols import Dim, SymbolicDim
 from kernelfarm.digest import Digest, of_bytes
 
-__all__ = ["AttrValue", "Dim", "Graph", "Group", "Node", "Port", "SymbolicDim", "Tensor", "Weight", "weight_of"]
+__all__ = [
+    "AttrValue", "Dim", "Graph", "Group", "Node", "Port", "Spread", "SymbolicDim", "Tensor", "Weight",
+    "channel_axis", "spread", "weight_of",
+]  # fmt: skip
 
 AttrValue = int | float | str | tuple[int, ...]
 """Value of an attribute; floats are float64 that hold the model's float32 exactly."""
@@ -71,6 +75,24 @@ class Tensor:
     def bytes(self) -> int:
         """Bytes of a static tensor, packed."""
         return self.elements * NUMPY_TYPES[self.dtype].itemsize
+
+
+def channel_axis(rank: int) -> int:
+    """The dimension that holds the channels of a value: the last one of a sequence [N, L, C], else dimension 1."""
+    return 2 if rank == 3 else 1
+
+
+Spread = Literal["none", "scalar", "channel", "whole", "other"]
+
+
+def spread(shape: tuple[Dim, ...], result: tuple[Dim, ...]) -> Spread:
+    """How an operand of `shape` covers a result: one number, one per channel, all of it, or otherwise."""
+    if shape == result:
+        return "whole"
+    if shape == ():
+        return "scalar"
+    channel = channel_axis(len(result))
+    return "channel" if shape == tuple(size if i == channel else 1 for i, size in enumerate(result)) else "other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 from kernelc import frontend, fusion, media
 from kernelc.fusion import FusionResult, Rule
 from kernelc.graph import Graph, Group
-from kernelc.layout.assign import ALIASES
+from kernelc.layout.assign import is_alias
 from kernelc.lowering.objects import Object, build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source
@@ -99,7 +99,7 @@ def front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph,
     imported = frontend.load(in_dir / request.model, request.shapes)
     stages.graph("import", imported)
     graph = frontend.simplify(imported, lambda name, result: stages.graph(f"simplify-{name}", result))
-    if all(node.op in ALIASES for node in graph.nodes):
+    if all(is_alias(graph, node) for node in graph.nodes):
         why = "every output is an input as it is, or a constant"
         raise FarmError(Code.LAYOUT_INFEASIBLE, "the model computes nothing", why, "There is nothing to compile.")
     fused = fusion.group(graph, _rules(request, in_dir), on_chip_bytes=request.target.memory.on_chip_bytes)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kernelc.frontend.rewrite import Rule, rewrite
-from kernelc.frontend.rules import activations, fold, normalise, spatial
+from kernelc.frontend.rules import activations, fold, layer_norm, moves, normalise, spatial
 from kernelc.graph import Graph
 
 STAGES: Sequence[tuple[str, Sequence[Rule]]] = (
     ("fold", (*fold.RULES, *spatial.RULES)),
     ("batch-norm", (normalise.batch_norm,)),
-    ("activations", activations.RULES),
+    ("activations", (*activations.RULES, *layer_norm.RULES)),
     ("bias", (normalise.scale_and_bias,)),  # after the activations: x + 3 of a hard swish must not become a bias
     ("fold-again", fold.RULES),
+    ("moves", moves.RULES),
 )
 """Stages in order: name and rules, which are applied until nothing changes."""
 

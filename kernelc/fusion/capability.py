@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelc.fusion.facts import spread
-from kernelc.graph import Graph, Node
+from kernelc.graph import Graph, Node, spread
 from kernelc.media.call import shape_text
 
-COMPUTING = frozenset(
-    {"conv", "conv_transpose", "matmul", "global_average_pool", "max_pool", "average_pool", "resize", "softmax"}
-)
+_WINDOWS = ("max_pool", "average_pool", "global_average_pool", "resize")
+COMPUTING = frozenset({"conv", "conv_transpose", "matmul", "softmax", "layer_norm", *_WINDOWS})
 """Operations with loops of their own that element-wise ones can follow."""
-EPILOGUE = frozenset({"add", "sub", "mul", "div", "relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish"})
+EPILOGUE = frozenset(
+    {"add", "sub", "mul", "div", "relu", "clip", "sigmoid", "silu", "sqrt", "hard_sigmoid", "hard_swish"}
+)
 """Element-wise operations that can follow; they can come first too."""
 
 

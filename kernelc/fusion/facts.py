@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from kernelc.fusion.constraint import Fact, Faulty, Kind
-from kernelc.graph import Graph, Node, Tensor
-from kernelc.media.call import Shape
+from kernelc.graph import Graph, Node, Tensor, channel_axis, spread
 from kernelc.media.ops import ELEMENTWISE, OPS, AttrKind
 
 COMMON: Mapping[str, Kind] = {
@@ -51,18 +49,6 @@ def kind_of(ops: Sequence[str], fact: str) -> Kind:
     return kinds.pop() if len(kinds) == 1 else "any"
 
 
-Spread = Literal["none", "scalar", "channel", "whole", "other"]
-
-
-def spread(shape: Shape, result: Shape) -> Spread:
-    """How an operand of `shape` covers a result: one number, one per channel (dimension 1), all of it, or otherwise."""
-    if shape == result:
-        return "whole"
-    if shape == ():
-        return "scalar"
-    return "channel" if shape == tuple(size if index == 1 else 1 for index, size in enumerate(result)) else "other"
-
-
 def facts_of(graph: Graph, node: Node, value: str) -> Mapping[str, Fact]:
     """The facts of a node that works on `value`."""
     result = graph.result(node)
@@ -76,7 +62,7 @@ def facts_of(graph: Graph, node: Node, value: str) -> Mapping[str, Fact]:
         "input_shape": graph.tensors[value].shape,
         "output_shape": result.shape,
         "rank": len(result.shape),
-        "channels": _size(result, 1),
+        "channels": _size(result, channel_axis(len(result.shape))),
         "operand": "none" if first is None else spread(first.shape, result.shape),
         "operand_shape": None if first is None else first.shape,
         "constant": bool(others) and all(name in graph.weights for name in others),

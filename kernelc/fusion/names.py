@@ -31,6 +31,8 @@ FOREIGN: Mapping[str, str] = {
     "onnx.Relu": "relu",
     "onnx.Clip": "clip",
     "onnx.Sigmoid": "sigmoid",
+    "onnx.Sqrt": "sqrt",
+    "onnx.LayerNormalization": "layer_norm",
     "onnx.HardSigmoid": "hard_sigmoid",
     "onnx.HardSwish": "hard_swish",
     "onnx.Add": "add",
@@ -53,7 +55,7 @@ _ROLES: Mapping[str, str] = {
     **dict.fromkeys(("conv", "conv_transpose"), "conv"),
     "batch_norm": "norm",
     **dict.fromkeys(("max_pool", "average_pool", "global_average_pool"), "pool"),
-    **dict.fromkeys(("relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish"), "act"),
+    **dict.fromkeys(("relu", "leaky_relu", "clip", "sigmoid", "silu", "hard_sigmoid", "hard_swish"), "act"),
 }
 
 CLASSES: Mapping[str, tuple[str, ...]] = {

@@ -4,7 +4,8 @@ The compiler does not match by it (docs/adr/0026): PDL has no repetition and no 
 a pattern for every length of its repeated step and every place of the value that runs through the chain.
 
 Native constraints: `one_of`(operation, names), `holds`(constraint, step names, operations...) and, last,
-`legal`(rule, operations...), which stands for G1 to G7; `fuse`(root, rule, operations...) is the rewrite.
+`legal`(pattern, operations...), which stands for G1 to G7; `fuse`(root, rule, operations...) is the rewrite. MLIR asks
+first what most patterns ask: `legal` names its pattern, which no other does, so that it is asked when all others hold.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _pattern(name: str, rule: Rule, steps: Sequence[Step], places: Sequence[_Pla
         lines.append(f"%c{number} = pdl.attribute = {json.dumps(one.text)}")
         arguments = f"%c{number}, %steps, {values} : !pdl.attribute, !pdl.attribute, {kinds}"
         lines.append(f'pdl.apply_native_constraint "holds"({arguments})')
-    lines.append(f'pdl.apply_native_constraint "legal"(%rule, {values} : !pdl.attribute, {kinds})')
+    lines.append(f"%own = pdl.attribute = {json.dumps(name)}")
+    lines.append(f'pdl.apply_native_constraint "legal"(%own, {values} : !pdl.attribute, {kinds})')
     lines.append(f'pdl.rewrite %o{len(steps) - 1} with "fuse"(%rule, {values} : !pdl.attribute, {kinds})')
     body = "".join(f"    {line}\n" for line in lines)
     return f"  pdl.pattern @{name} : benefit({rule.benefit}) {{\n{body}  }}\n"

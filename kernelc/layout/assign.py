@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernelc.graph import Graph, Group, Node, Tensor
 from kernelc.layout.buffer import Buffer
+from kernelc.layout.movement import AXES, CHANNEL, COLUMN, ROW, Movement, movement
 from kernelc.layout.refuse import refused, where
 from kernelc.layout.window import Phase, Taps, phases
 from kernelc.media.builder import MAX_TENSOR_BYTES
@@ -16,8 +17,8 @@ MAX_REACH = 2**16
 """Rows or columns of the widest window, dilation included."""
 MAX_PHASES = 8
 """Largest stride of a transposed convolution: each phase has code of its own."""
-ALIASES = frozenset({"reshape", "identity"})
-"""Anchors whose result is their operand's memory."""
+MOVES = frozenset({"reshape", "rearrange"})
+"""Anchors whose result is their operand's elements, in order or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,19 @@ class Layout:
 
 
 def image(tensor: Tensor, maker: str = "", detail: Mapping[str, str] | None = None) -> tuple[int, int, int]:
-    """(channels, height, width) of a value: [1, C, H, W], or [1, C] as one pixel.
+    """(channels, height, width) of a value: [1, C, H, W], a sequence [1, L, C] as one row, or [1, C] as one pixel.
 
     Raises `FarmError` LAYOUT_INFEASIBLE, in which `maker` says where the value comes from, for other ranks, batches
     other than one, empty values and types other than f32.
     """
     shape = tensor.static_shape
-    if tensor.dtype == "f32" and len(shape) in (2, 4) and shape[0] == 1 and min(shape) > 0:
-        return (shape[1], *shape[2:]) if len(shape) == 4 else (shape[1], 1, 1)
+    if tensor.dtype == "f32" and len(shape) in AXES and shape[0] == 1 and min(shape) > 0:
+        sizes = dict(zip(AXES[len(shape)], shape[1:], strict=True))
+        return sizes[CHANNEL], sizes.get(ROW, 1), sizes.get(COLUMN, 1)
     raise FarmError(
         Code.LAYOUT_INFEASIBLE,
         f"{maker or f'the value {tensor.name}'} of type {tensor.dtype} {list(shape)} has no layout",
-        "values must be f32 of shape [1, C, H, W] or [1, C]",
+        "values must be f32 of shape [1, C, H, W], [1, L, C] or [1, C]",
         "Build with --shape so that the batch is 1.",
         {"tensor": tensor.name, "shape": list(shape), "dtype": tensor.dtype, **(detail or {})},
     )
@@ -123,7 +125,8 @@ def _check_reach(node: Node, kernel: Sequence[int], dilations: Sequence[int]) ->
 def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
     """The layout of all values that groups read or write.
 
-    A graph input of few channels that only dense convolutions read stays plain (lanes = 1) but gets their halo.
+    A graph input of few channels that only dense convolutions or rearrangements read stays plain (lanes = 1) but gets
+    their halo.
     """
     _check_values(graph, groups)
     roots = _roots(graph, groups)
@@ -153,18 +156,30 @@ def _halo(node: Node, graph: Graph, width: int) -> tuple[int, int]:
 def _roots(graph: Graph, groups: Sequence[Group]) -> dict[str, str]:
     roots = {port.tensor: port.tensor for port in graph.inputs}
     for group in groups:
-        is_alias = group.anchor.op in ALIASES
-        if is_alias:
-            _check_alias(graph, group.anchor)
-        roots[group.output] = roots[group.anchor.inputs[0]] if is_alias else group.output
+        alias = is_alias(graph, group.anchor)
+        roots[group.output] = roots[group.anchor.inputs[0]] if alias else group.output
     return roots
 
 
-def _check_alias(graph: Graph, node: Node) -> None:
-    before, after = (image(graph.tensors[name]) for name in (node.inputs[0], node.outputs[0]))
-    if before != after:
-        why = f"a {node.op} from {list(before)} to {list(after)} (channels, height, width) moves channels"
-        raise refused(node, why)
+def is_alias(graph: Graph, node: Node) -> bool:
+    """Whether a node's result is its operand's memory.
+
+    Raises `FarmError` OPERATOR_NOT_LOWERED for a move that rows, columns and channels do not say.
+    """
+    if node.op == "identity":
+        return True
+    if node.op not in MOVES or image(graph.tensors[node.inputs[0]]) != image(graph.result(node)):
+        return False
+    return moved(graph, node).is_straight
+
+
+def moved(graph: Graph, node: Node) -> Movement:
+    """What a node of `MOVES` does to images; raises as `is_alias`."""
+    found = movement(graph, node)
+    if found is None:
+        before, after = graph.tensors[node.inputs[0]].static_shape, graph.result(node).static_shape
+        raise refused(node, f"from {list(before)} to {list(after)} it goes by no whole rows, columns or channels")
+    return found
 
 
 def _stays_plain(graph: Graph, groups: Sequence[Group], root: str, lanes: int) -> bool:
@@ -172,8 +187,7 @@ def _stays_plain(graph: Graph, groups: Sequence[Group], root: str, lanes: int) -
         return False
     readers = [group for group in groups if root in group.inputs]
     return bool(readers) and all(
-        group.anchor.op == "conv"
-        and group.anchor.integer("group") == 1
+        (group.anchor.op == "rearrange" or (group.anchor.op == "conv" and group.anchor.integer("group") == 1))
         and group.anchor.inputs[0] == root
         and all(root not in node.inputs for node in group.epilogue)
         for group in readers

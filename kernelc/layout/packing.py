@@ -20,7 +20,7 @@ Array = NDArray[Any]
 class Packing:
     """`kind` is one of the functions below, `lanes` the channels of a block, `channels` their number.
 
-    `width` x `height` is the image of a "blocked" weight, 1 for the others.
+    `width` x `height` is the image of a "blocked" weight or, one row, of a "sequence"; 1 for the others.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Packing:
     @property
     def id(self) -> str:
         """Name of the packing, for example "dense/16x24"."""
-        image = f"@{self.height}x{self.width}" if self.kind == "blocked" else ""
+        image = f"@{self.height}x{self.width}" if self.kind in ("blocked", "sequence") else ""
         return f"{self.kind}/{self.lanes}x{self.channels}{image}"
 
 
@@ -51,8 +51,9 @@ def packed(weight: Weight, packing: Packing) -> bytes:
         case "depthwise":
             result = _blocks(array[:, 0], packing).transpose(0, 2, 3, 1)
         case "blocked":
-            plain = array.reshape(packing.channels, packing.height, packing.width)
-            result = _blocks(plain, packing).transpose(0, 2, 3, 1)
+            result = _image(array.reshape(packing.channels, packing.height, packing.width), packing)
+        case "sequence":
+            result = _image(array.reshape(packing.width, packing.channels).T[:, None, :], packing)
         case _:
             raise ValueError(f"no packing {packing.kind!r}")
     return np.ascontiguousarray(result, "<f4").tobytes()
@@ -61,6 +62,11 @@ def packed(weight: Weight, packing: Packing) -> bytes:
 def _dense(array: Array, packing: Packing) -> Array:
     """[O, I, KH, KW] to [output block][kernel row][kernel column][input channel][output lane]."""
     return _blocks(array, packing).transpose(0, 3, 4, 2, 1)
+
+
+def _image(array: Array, packing: Packing) -> Array:
+    """[C, H, W] to [block][row][column][lane]."""
+    return _blocks(array, packing).transpose(0, 2, 3, 1)
 
 
 def _blocks(array: Array, packing: Packing) -> Array:

@@ -1,4 +1,4 @@
-"""Between the caller's plain NCHW and the compiler's blocked layout, at the boundaries of the graph only."""
+"""Between the caller's row-major memory and the compiler's blocked layout, at the boundaries of the graph only."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MOST_COPIED = 16
 class Cast:
     """y = x in another layout: plain (lanes = 1) to blocked, blocked to plain, or plain to plain with another halo.
 
+    Of a sequence the caller's side has all channels of a pixel side by side: one block, with a lane for each.
     Lanes of `y` past the last channel stay unwritten: nothing reads them.
     """
 
@@ -30,12 +31,19 @@ class Cast:
         """Column tiles are a multiple of this where possible: a whole vector, or a square block to transpose."""
         return min(self.columns, max(self.x.lanes, self.y.lanes, 16))
 
+    @property
+    def lanes(self) -> int:
+        """Channels of a part: a block of the blocked side, whichever that is."""
+        if min(self.x.lanes, self.y.lanes) == 1:
+            return max(self.x.lanes, self.y.lanes)
+        return self.y.lanes if self.x.lanes == self.x.channels else self.x.lanes
+
 
 def lower(spec: Cast) -> Kernel:
     """The kernel; its operands are x, y. One part per channel block (per channel where both are plain) and row."""
     writer = Writer()
     x, out = Value("%x", spec.x.shape), Value("%out", spec.y.shape)
-    lanes = max(spec.x.lanes, spec.y.lanes)
+    lanes = spec.lanes
     full, rest = divmod(spec.x.channels, lanes)
 
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
@@ -60,9 +68,10 @@ def _move(
     """Copy `extents` = (channels, columns) at `place` = (block, row, column)."""
     channels = extents[0]
     dims = "wo" if min(extents) > 1 else "o" if channels > 1 else "w"
-    lanes = max(spec.x.lanes, spec.y.lanes)
-    source = _side(writer, spec.x, lanes, place, extents, dims)
-    target = _side(writer, spec.y, lanes, place, extents, dims)
+    source = _side(writer, spec.x, spec.lanes, place, extents, dims)
+    target = _side(writer, spec.y, spec.lanes, place, extents, dims)
+    if source.access == target.access == "wo":
+        return _move_pixels(writer, (x, source), (out, target), extents)
     if len(dims) == 1:
         # a generic that only copies along one axis would be folded into a copy of bytes, which may become a call
         pieces = _powers(max(extents)) if spec.x.lanes == spec.y.lanes else (Run(0, 1, max(extents)),)
@@ -77,6 +86,21 @@ def _move(
     before = writer.slice(out, target.offsets, target.sizes, target.axes)
     moved = writer.generic(dims, [(values, source.access)], before, target.access, [], "%a0")
     return writer.insert(moved, out, target.offsets, target.sizes)
+
+
+def _move_pixels(
+    writer: Writer, source: tuple[Value, _Side], target: tuple[Value, _Side], extents: tuple[int, int]
+) -> Value:
+    """Copy each of `extents` = (channels, columns) where the channels of a pixel lie side by side in both."""
+    (x, read), (out, written) = source, target
+    for number in range(extents[1]):
+        for piece in _powers(extents[0]):
+            places = [
+                (*side.offsets[:2], writer.add(side.offsets[2], number), writer.add(side.offsets[3], piece.start))
+                for side in (read, written)
+            ]
+            out = writer.move(x, places[0], LANE, out, places[1], LANE, piece.size)
+    return out
 
 
 def _powers(extent: int) -> tuple[Run, ...]:
@@ -111,10 +135,13 @@ def _side(
     block, row, column = place
     channels, columns = extents
     plain = buffer.lanes == 1
+    within: Index = 0
+    if lanes != buffer.lanes > 1:  # one block of all channels: a part is some lanes of it
+        block, within = 0, writer.mul(block, lanes)
     letters = {COLUMN: "w", BLOCK if plain else LANE: "o"}
     axes = tuple(axis for axis in sorted(letters) if letters[axis] in dims)
     return _Side(
-        (writer.mul(block, lanes if plain else 1), row, writer.add(column, buffer.left), 0),
+        (writer.mul(block, lanes if plain else 1), row, writer.add(column, buffer.left), within),
         (channels, 1, columns, 1) if plain else (1, 1, columns, channels),
         axes,
         "".join(letters[axis] for axis in axes),

@@ -69,7 +69,7 @@ def lower(spec: Concat) -> Kernel:
 def _channels(writer: Writer, spec: Concat, sources: list[Value], out: Value) -> tuple[Value, int]:
     """One part per output block and row; blocks that are made alike share their code."""
     made = [pieces([source.channels for source in spec.sources], spec.y.lanes, block) for block in range(spec.y.blocks)]
-    runs = tuple(Run(start, length, 1) for start, length in _equal(made))
+    runs = tuple(Run(start, length, 1) for start, length in equal_runs(made))
 
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, 1)
@@ -83,7 +83,7 @@ def _channels(writer: Writer, spec: Concat, sources: list[Value], out: Value) ->
     return walk(writer, runs, spec.y.height, out, one_row), parts(runs, spec.y.height)
 
 
-def _equal(made: Sequence[tuple[Piece, ...]]) -> list[tuple[int, int]]:
+def equal_runs(made: Sequence[tuple[object, ...]]) -> list[tuple[int, int]]:
     """(start, length) of runs of equal items."""
     found: list[tuple[int, int]] = []
     for index, item in enumerate(made):

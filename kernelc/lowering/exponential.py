@@ -25,7 +25,9 @@ class _Writer(Protocol):
     def scalar(self, value: float) -> str: ...
 
 
-class _Body(Protocol):
+class Lines(Protocol):
+    """The body of a generic under way: `kernelc.lowering.steps.Body`."""
+
     @property
     def writer(self) -> _Writer: ...
 
@@ -35,7 +37,7 @@ class _Body(Protocol):
     def at_most(self, value: str, bound: float) -> str: ...
 
 
-def exponential(body: _Body, value: str) -> str:
+def exponential(body: Lines, value: str) -> str:
     """The name of exp(value), for an f32 name in a generic's body. NaN gives NaN."""
     constant = body.writer.scalar
     bounded = body.at_most(body.at_least(value, LOWEST), HIGHEST)

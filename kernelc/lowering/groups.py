@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Literal
 
-from kernelc.graph import Graph, Group, Node
-from kernelc.layout.assign import ALIASES, conv_taps, pool_taps, transposed_phases
+from kernelc.graph import Graph, Group, Node, channel_axis
+from kernelc.layout.assign import MOVES, conv_taps, image, is_alias, moved, pool_taps, transposed_phases
 from kernelc.layout.buffer import Buffer
+from kernelc.layout.movement import AXES, CHANNEL, COLUMN, ROW
 from kernelc.layout.packing import Packing
 from kernelc.layout.refuse import refused
 from kernelc.layout.segments import Use
@@ -22,7 +23,10 @@ from kernelc.lowering import (
     conv_transpose,
     depthwise,
     elementwise,
+    layer_norm,
     pool,
+    product,
+    rearrange,
     resize,
     softmax,
 )
@@ -49,7 +53,7 @@ def lower_group(context: Context, machine: Machine, group: Group) -> Lowered | N
     Raises `FarmError` OPERATOR_NOT_LOWERED with the node and the reason.
     """
     node = group.anchor
-    if node.op in ALIASES:
+    if is_alias(context.graph, node):
         return None
     steps, others = epilogue_steps(context, group.epilogue, node.outputs[0])
     kernel, reads = _FORMS[node.op](context, machine, group, steps)
@@ -59,7 +63,7 @@ def lower_group(context: Context, machine: Machine, group: Group) -> Lowered | N
 def check_anchor(graph: Graph, group: Group) -> None:
     """Raise `FarmError` OPERATOR_NOT_LOWERED for an anchor that no form lowers, before any layout is chosen."""
     node = group.anchor
-    if node.op not in _FORMS and node.op not in ALIASES:
+    if node.op not in _FORMS and node.op != "identity":
         raise refused(node, "the backend has no form for this operator")
     values = [name for name in node.operands if name not in graph.weights]
     if not values or (node.op not in _ELEMENTWISE and node.inputs[0] not in values):
@@ -146,20 +150,51 @@ def _concat(context: Context, machine: Machine, group: Group, _steps: tuple[Step
     axis = node.integer("axis")
     if axis == 0:
         raise refused(node, "it joins batches")
+    along = _CONCAT_AXES[AXES[len(context.graph.result(node).shape)][axis - 1]]
     buffers = tuple(context.buffer(name) for name in node.inputs)
-    spec = concat.Concat(buffers, context.buffer(group.output), axis, stream_columns(machine))
+    spec = concat.Concat(buffers, context.buffer(group.output), along, stream_columns(machine))
     return concat.lower(spec), [context.value(name) for name in node.inputs]
 
 
 def _matmul(context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]) -> tuple[Kernel, list[Operand]]:
-    node = group.anchor
-    weight = context.graph.weights.get(node.inputs[1])
-    if weight is None or len(weight.shape) != 2 or len(context.graph.result(node).static_shape) != 2:
-        raise refused(node, "only [1, K] times a constant [K, N] is lowered")
+    """A constant matrix for every pixel of [1, K] or [1, L, K]; or a product of two values for each channel."""
+    node, graph = group.anchor, context.graph
     x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    weight, rank = graph.weights.get(node.inputs[1]), len(graph.result(node).shape)
+    if weight is None:
+        shapes = [graph.tensors[name].static_shape for name in node.inputs]
+        if len(shapes) > 2 or [shape[:2] for shape in shapes] != [graph.result(node).shape[:2]] * 2 or rank != 4:
+            raise refused(node, "of two values only [1, C, M, K] times [1, C, K, N] is lowered")
+        right = context.buffer(node.inputs[1])
+        spec = product.Product(x, right, y, steps, stream_columns(machine))
+        return product.lower(spec), [context.value(name) for name in node.inputs]
+    if len(weight.shape) != 2 or rank not in (2, 3):
+        raise refused(node, "only [1, K] or [1, L, K] times a constant [K, N] is lowered")
     use = Use(weight, Packing("matrix", context.lanes, y.channels))
     reads: list[Operand] = [context.value(node.inputs[0]), use, *_bias(context, node, y)]
     return _contraction(machine, x, y, Taps(1, 1, 1, 1, 1, 1, 0, 0, 1, 1), len(reads) > 2, steps), reads
+
+
+def _rearrange(
+    context: Context, _machine: Machine, group: Group, _steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    spec = rearrange.Rearrange(context.buffer(node.inputs[0]), context.buffer(group.output), moved(context.graph, node))
+    count = sum(len(block) for block in rearrange.pieces(spec))
+    if count > rearrange.MOST_PIECES:
+        raise refused(node, f"it moves channels in {count} pieces; {rearrange.MOST_PIECES} at most are lowered")
+    return rearrange.lower(spec), [context.value(node.inputs[0])]
+
+
+def _layer_norm(
+    context: Context, _machine: Machine, group: Group, steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    node = group.anchor
+    rank = len(context.graph.result(node).shape)
+    if channel_axis(rank) != rank - 1:
+        raise refused(node, "it is lowered over the channels of [1, L, C] or [1, C] only")
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    return layer_norm.lower(layer_norm.LayerNorm(x, y, node.real("epsilon"), steps)), [context.value(node.inputs[0])]
 
 
 def _bias(context: Context, node: Node, y: Buffer) -> list[Operand]:
@@ -233,10 +268,12 @@ def _softmax(
     context: Context, _machine: Machine, group: Group, steps: tuple[Step, ...]
 ) -> tuple[Kernel, list[Operand]]:
     node = group.anchor
-    if node.integer("axis") != 1:
-        raise refused(node, f"softmax is lowered along the channels (dimension 1) only, not {node.integer('axis')}")
+    rank, axis = len(context.graph.result(node).shape), node.integer("axis")
+    lowered = {channel_axis(rank): softmax.lower_channels, 3: softmax.lower_rows}.get(axis)
+    if lowered is None:
+        raise refused(node, f"softmax is lowered along channels and along rows only, not along dimension {axis}")
     spec = softmax.Softmax(context.buffer(node.inputs[0]), context.buffer(group.output), steps)
-    return softmax.lower(spec), [context.value(node.inputs[0])]
+    return lowered(spec), [context.value(node.inputs[0])]
 
 
 def _elementwise(
@@ -258,38 +295,49 @@ def _elementwise(
 
 
 _ELEMENTWISE = (*BINARY, *UNARY)
+_CONCAT_AXES = {CHANNEL: concat.CHANNELS, ROW: concat.ROWS, COLUMN: concat.COLUMNS}
 _FORMS: Mapping[str, Form] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "resize": _resize,
     "concat": _concat,
+    "layer_norm": _layer_norm,
     "matmul": _matmul,
     "global_average_pool": _global_average,
     "max_pool": _pool,
     "average_pool": _pool,
     "softmax": _softmax,
+    **dict.fromkeys(MOVES, _rearrange),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }
 
 
 def boundary_input(context: Context, number: int) -> Lowered:
     """The copy of the `number`-th graph input into the compiler's layout."""
-    y = context.buffer(context.graph.inputs[number].tensor)
-    x = Buffer(y.channels, y.height, y.width, 1)
+    name = context.graph.inputs[number].tensor
+    y = context.buffer(name)
+    x = _port(context, name)
     columns = context.lanes * (4 if y.lanes == 1 else 1)
     kernel = cast.lower(cast.Cast(x, y, columns))
-    value = context.value(context.graph.inputs[number].tensor)
+    value = context.value(name)
     return Lowered(f"input{number}", "layout_cast", kernel, (PortOperand("input", number), value))
 
 
 def boundary_output(context: Context, number: int) -> Lowered:
     """The copy of a value into the caller's memory of the `number`-th graph output."""
-    x = context.buffer(context.graph.outputs[number].tensor)
-    y = Buffer(x.channels, x.height, x.width, 1)
+    name = context.graph.outputs[number].tensor
+    x, y = context.buffer(name), _port(context, name)
     columns = context.lanes
     if x.height * x.width == 1 and not x.has_halo:  # the channels of one pixel lie in a row already
         x, y = Buffer(1, 1, x.blocks * x.lanes, 1), Buffer(1, 1, x.channels, 1)
         columns *= 4
     kernel = cast.lower(cast.Cast(x, y, columns))
-    value = context.value(context.graph.outputs[number].tensor)
+    value = context.value(name)
     return Lowered(f"output{number}", "layout_cast", kernel, (value, PortOperand("output", number)))
+
+
+def _port(context: Context, name: str) -> Buffer:
+    """The caller's memory of a value, row major: channels come first, but last in a sequence [1, L, C]."""
+    tensor = context.graph.tensors[name]
+    channels, height, width = image(tensor)
+    return Buffer(channels, height, width, channels if channel_axis(len(tensor.shape)) != 1 else 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from kernelc.graph import Graph, Node, Weight
+from kernelc.graph import Graph, Node, Weight, channel_axis, spread
 from kernelc.layout.assign import Layout, image
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.packing import Packing
@@ -98,8 +98,7 @@ def _numbers(node: Node) -> tuple[float, ...]:
 
 def _tensor_operand(context: Context, node: Node, name: str) -> Buffer:
     result, shape = context.graph.result(node).static_shape, context.graph.tensors[name].static_shape
-    per_channel = len(shape) == len(result) and shape[:2] == result[:2] and all(size == 1 for size in shape[2:])
-    if shape != result and not per_channel:
+    if spread(shape, result) not in ("whole", "channel"):
         raise refused(node, f"an operand of shape {list(shape)} does not spread over {list(result)} by channels")
     return context.buffer(name)
 
@@ -107,10 +106,11 @@ def _tensor_operand(context: Context, node: Node, name: str) -> Buffer:
 def _weight_packing(context: Context, node: Node, weight: Weight) -> Packing:
     """A constant of the result's size, or one number per channel."""
     channels, height, width = image(context.graph.result(node))
-    rank = len(context.graph.result(node).static_shape)
-    shape = (1,) * (rank - len(weight.shape)) + weight.shape
-    if shape[1:] == (channels, *(1,) * (rank - 2)) and shape[0] == 1:
+    result = context.graph.result(node).static_shape
+    shape = (1,) * (len(result) - len(weight.shape)) + weight.shape
+    if spread(shape, result) == "channel":
         return Packing("blocked", context.lanes, channels)
-    if shape == context.graph.result(node).static_shape:
-        return Packing("blocked", context.lanes, channels, height, width)
+    if shape == result:
+        kind = "blocked" if channel_axis(len(result)) == 1 else "sequence"
+        return Packing(kind, context.lanes, channels, height, width)
     raise refused(node, f"a constant of shape {list(weight.shape)} does not spread by channels")

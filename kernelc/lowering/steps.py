@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.lowering.exponential import exponential
+from kernelc.lowering.root import root
 from kernelc.lowering.text import Value, Writer
 from kernelc.lowering.tile import Tile, read
 
@@ -32,7 +33,7 @@ class Step:
 
 
 BINARY = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf"}
-UNARY = ("relu", "clip", "hard_sigmoid", "hard_swish", "sigmoid")
+UNARY = ("relu", "clip", "hard_sigmoid", "hard_swish", "sigmoid", "silu", "sqrt")
 
 
 class Body:
@@ -103,9 +104,19 @@ def _apply_unary(body: Body, step: Step, value: str) -> str:
             # the gate first: a value times 6 overflows where the result does not
             return body.op("mulf", value, body.op("mulf", gate, constant(1.0 / 6.0)))
         case "sigmoid":
-            power = exponential(body, body.op("subf", constant(0.0), value, ""))
-            return body.op("divf", constant(1.0), body.op("addf", power, constant(1.0)), "")
+            below = _one_and_power(body, value)
+            return body.op("divf", constant(1.0), below, "")
+        case "silu":
+            return body.op("divf", value, _one_and_power(body, value), "")
+        case "sqrt":
+            return root(body, value)
     raise AssertionError(f"no step {step.op}")
+
+
+def _one_and_power(body: Body, value: str) -> str:
+    """1 + exp(-value)."""
+    power = exponential(body, body.op("subf", body.writer.scalar(0.0), value, ""))
+    return body.op("addf", power, body.writer.scalar(1.0))
 
 
 def step_operands(steps: Sequence[Step]) -> list[Value]:

@@ -8,6 +8,7 @@ from functools import cache
 from kernelc import mlir
 from kernelc.graph import AttrValue, Graph, Node, Tensor, Weight
 from kernelc.media.irdl import irdl_text
+from kernelc.media.ops import OPS
 
 ELEMENT_TYPES = {"bool": "i1", **{f"u{bits}": f"ui{bits}" for bits in (8, 16, 32, 64)}}
 """MLIR's names of element types where they differ from ours."""
@@ -38,7 +39,7 @@ def _module(graph: Graph) -> str:
         f"{_type(graph.tensors[port.tensor])} {{{NAME} = {quoted(port.name)}}}" for port in graph.outputs
     )
     body = [_weight(name, weight, graph.tensors[name]) for name, weight in graph.weights.items()]
-    body += [_node(node, graph) for node in graph.nodes]
+    body += [line for node in graph.nodes for line in _node(node, graph)]
     values = ", ".join(f"%{port.tensor}" for port in graph.outputs)
     types = ", ".join(_type(graph.tensors[port.tensor]) for port in graph.outputs)
     body.append(f"func.return {values} : {types}")
@@ -53,19 +54,38 @@ def _weight(name: str, weight: Weight, tensor: Tensor) -> str:
     return f'%{name} = "media.weight"() {{digest = {quoted(weight.digest)}}} : () -> {_type(tensor)}'
 
 
-def _node(node: Node, graph: Graph) -> str:
-    operands = ", ".join(f"%{name}" for name in node.inputs)
-    types = ", ".join(_type(graph.tensors[name]) for name in node.inputs)
+def _node(node: Node, graph: Graph) -> list[str]:
+    """The operation, after casts of its operands where it is variadic and they differ in type.
+
+    IRDL gives all of a variadic's operands one type: where their types differ, it is that with all sizes open.
+    """
+    names, kinds = [f"%{name}" for name in node.inputs], [_type(graph.tensors[name]) for name in node.inputs]
+    casts: list[str] = []
+    if OPS[node.op].variadic and len(set(kinds)) > 1:
+        tensor = graph.result(node)
+        common = f"tensor<{'?x' * len(tensor.shape)}{_element(tensor)}>"
+        given, names = names, [f"%{node.outputs[0]}_{number}" for number in range(len(names))]
+        casts = [
+            f"{name} = tensor.cast {value} : {kind} to {common}"
+            for name, value, kind in zip(names, given, kinds, strict=True)
+        ]
+        kinds = [common] * len(kinds)
+    operands, types = ", ".join(names), ", ".join(kinds)
     attrs = ", ".join(f"{name} = {_attribute(value)}" for name, value in node.attrs)
     dictionary = f" {{{attrs}}}" if attrs else ""
-    return f'%{node.outputs[0]} = "media.{node.op}"({operands}){dictionary} : ({types}) -> {_type(graph.result(node))}'
+    result = _type(graph.result(node))
+    return [*casts, f'%{node.outputs[0]} = "media.{node.op}"({operands}){dictionary} : ({types}) -> {result}']
 
 
 def _type(tensor: Tensor) -> str:
     sizes = "".join(f"{size if isinstance(size, int) else '?'}x" for size in tensor.shape)
     symbols = [quoted(str(size)) for size in tensor.shape if not isinstance(size, int)]
     encoding = f", [{', '.join(symbols)}]" if symbols else ""
-    return f"tensor<{sizes}{ELEMENT_TYPES.get(tensor.dtype, tensor.dtype)}{encoding}>"
+    return f"tensor<{sizes}{_element(tensor)}{encoding}>"
+
+
+def _element(tensor: Tensor) -> str:
+    return ELEMENT_TYPES.get(tensor.dtype, tensor.dtype)
 
 
 def _attribute(value: AttrValue) -> str:

@@ -70,6 +70,8 @@ class _Reader:
             return self._builder.finish(zip(names, values, strict=True))
 
     def _operation(self, operation: mlir.Operation) -> str:
+        if operation.name == "tensor.cast":  # of a variadic's operand: see the printer
+            return self._names[operation.operands[0]]
         namespace, _, name = operation.name.partition(".")
         require(namespace == "media", "only media operations are allowed")
         declared = _dtype_and_shape(operation.results[0])

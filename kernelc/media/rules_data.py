@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from kernelc.media.call import Call, Illegal, Rule, Shape, Undetermined, require, shape_text
+from kernelc.media.views import View
 from kernelc.symbols import Dim, add, exact_divide, product
 
 SHAPE_TYPES = ("i64", "i32")
@@ -97,6 +100,17 @@ def _transpose(call: Call) -> tuple[str, Shape]:
     return call.tensors[0].dtype, tuple(shape[index] for index in order)
 
 
+def _rearrange(call: Call) -> tuple[str, Shape]:
+    value, node = call.tensors[0], call.node
+    sizes, strides, shape = node.integers("sizes"), node.integers("strides"), node.integers("shape")
+    require(value.is_static, f"{shape_text(value.shape)} has symbolic sizes")
+    require(len(sizes) == len(strides), f"there are {len(sizes)} sizes and {len(strides)} strides")
+    require(prod(sizes) == prod(shape), f"sizes {list(sizes)} do not fill {shape_text(shape)}")
+    low, high = View(sizes, strides, node.integer("offset")).bounds
+    require(low >= 0 and high < value.elements, f"elements {low} to {high} are read; x has {value.elements}")
+    return value.dtype, shape
+
+
 def _shape(call: Call) -> tuple[str, Shape]:
     start, end = call.node.integer("start"), call.node.integer("end")
     require(start <= end <= len(call.shape()), f"dimensions {start} to {end} lie outside rank {len(call.shape())}")
@@ -158,6 +172,7 @@ RULES: dict[str, Rule] = {
     "dynamic_reshape": _dynamic_reshape,
     "flatten": _flatten,
     "gather": _gather,
+    "rearrange": _rearrange,
     "reshape": _reshape,
     "shape": _shape,
     "slice": _slice,

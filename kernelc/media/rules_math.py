@@ -39,6 +39,12 @@ def _softmax(call: Call) -> tuple[str, Shape]:
     return _same(call)
 
 
+def _layer_norm(call: Call) -> tuple[str, Shape]:
+    require(bool(call.shape()), "x must have a dimension at least")
+    require(call.node.real("epsilon") >= 0, "epsilon must not be negative")
+    return _same(call)
+
+
 def _matmul(call: Call) -> tuple[str, Shape]:
     left, right, *bias = call.tensors
     require(all(t.dtype == left.dtype for t in call.tensors), "operands must have the same element type")
@@ -70,12 +76,13 @@ def _batch_norm(call: Call) -> tuple[str, Shape]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("identity", "relu", "sigmoid", "hard_sigmoid", "hard_swish"), _same),
+    **dict.fromkeys(("identity", "relu", "sigmoid", "silu", "sqrt", "hard_sigmoid", "hard_swish"), _same),
     **dict.fromkeys(("add", "sub", "mul", "div"), _binary),
     "batch_norm": _batch_norm,
     "cast": _cast,
     "clamp": _clamp,
     "clip": _clip,
+    "layer_norm": _layer_norm,
     "matmul": _matmul,
     "softmax": _softmax,
 }

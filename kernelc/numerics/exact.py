@@ -129,6 +129,13 @@ def _shape(node: Node, operands: Sequence[Array]) -> Array:
     return np.array(operands[0].shape[node.integer("start") : node.integer("end")], np.int64)
 
 
+def _rearrange(node: Node, operands: Sequence[Array]) -> Array:
+    places = np.array(node.integer("offset"), np.int64)
+    for size, stride in zip(node.integers("sizes"), node.integers("strides"), strict=True):
+        places = places[..., None] + stride * np.arange(size, dtype=np.int64)
+    return operands[0].reshape(-1)[places].reshape(node.integers("shape"))
+
+
 KERNELS: dict[str, Kernel] = {
     "add": lambda _, operands: np.add(*operands),
     "cast": lambda node, operands: cast(operands[0], str(node.attr("to"))),
@@ -141,10 +148,12 @@ KERNELS: dict[str, Kernel] = {
     "gather": _gather,
     "identity": lambda _, operands: operands[0],
     "mul": lambda _, operands: np.multiply(*operands),
+    "rearrange": _rearrange,
     "relu": _relu,
     "reshape": lambda node, operands: operands[0].reshape(node.integers("shape")),
     "shape": _shape,
     "slice": _slice,
+    "sqrt": lambda _, operands: np.sqrt(operands[0]),
     "squeeze": lambda node, operands: np.squeeze(operands[0], node.integers("axes")),
     "sub": lambda _, operands: np.subtract(*operands),
     "transpose": lambda node, operands: np.transpose(operands[0], node.integers("permutation")),

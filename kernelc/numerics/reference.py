@@ -76,6 +76,10 @@ def _sigmoid(_: Node, operands: Sequence[Array]) -> Array:
     return 1.0 / (1.0 + exp(-operands[0]))
 
 
+def _silu(_: Node, operands: Sequence[Array]) -> Array:
+    return operands[0] / (1.0 + exp(-operands[0]))
+
+
 def _hard_sigmoid(node: Node, operands: Sequence[Array]) -> Array:
     return _unit(operands[0] * node.real("alpha") + node.real("beta"))
 
@@ -92,6 +96,15 @@ def _batch_norm(node: Node, operands: Sequence[Array]) -> Array:
     value, *channels = operands
     scale, bias, mean, var = (channel.reshape(-1, *(1,) * (value.ndim - 2)) for channel in channels)
     return (value - mean) / np.sqrt(var + node.real("epsilon")) * scale + bias
+
+
+def _layer_norm(node: Node, operands: Sequence[Array]) -> Array:
+    """ONNX LayerNormalization without its scale and bias: the variance is that of all elements (no n - 1)."""
+    (value,) = operands
+    size = float(value.shape[-1])
+    centred = value - (windows.sum_in_order(iter(np.moveaxis(value, -1, 0))) / size)[..., None]
+    variance = windows.sum_in_order(iter(np.moveaxis(centred * centred, -1, 0))) / size
+    return np.asarray(centred / np.sqrt(variance + node.real("epsilon"))[..., None])
 
 
 def _softmax(node: Node, operands: Sequence[Array]) -> Array:
@@ -128,10 +141,12 @@ _KERNELS: dict[str, Callable[[Node, Sequence[Array]], Array]] = {
     "global_average_pool": windows.global_average_pool,
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _hard_swish,
+    "layer_norm": _layer_norm,
     "matmul": _matmul,
     "max_pool": windows.max_pool,
     "reduce_mean": windows.reduce_mean,
     "resize": resampling.resize,
     "sigmoid": _sigmoid,
+    "silu": _silu,
     "softmax": _softmax,
 }

@@ -126,6 +126,8 @@ CASES: dict[str, Case] = {
     "hard-sigmoid": lambda m: (m.node("hard_sigmoid", m.input(1, 16, 1, 8), alpha=0.2, beta=0.5),),
     "hard-swish": lambda m: (m.node("hard_swish", m.input(1, 20, 3, 20)),),
     "sigmoid": lambda m: (m.node("sigmoid", m.input(1, 20, 3, 20)),),
+    "silu": lambda m: (m.node("silu", m.conv(m.input(1, 20, 3, 20), 9, 1)),),
+    "sqrt": lambda m: (m.node("sqrt", m.node("clip", m.input(1, 20, 3, 7), min=0.0, max=2.0)),),
     "add-values": lambda m: (m.node("add", m.input(1, 7, 3, 5), m.input(1, 7, 3, 5)),),
     "add-itself": lambda m: (m.node("add", *[m.input(1, 7, 3, 5)] * 2),),
     "sub-scalar-left": lambda m: (m.node("sub", m.constant(1.5), m.input(1, 7, 3, 5)),),
@@ -184,7 +186,7 @@ def graph_of_cast() -> Graph:
 
 
 @pytest.mark.parametrize("name", targets())
-@pytest.mark.parametrize("op", ["relu", "hard_swish", "sigmoid"])
+@pytest.mark.parametrize("op", ["relu", "hard_swish", "sigmoid", "silu", "sqrt"])
 def test_nan_stays_nan(op: str, name: str, tmp_path: Path) -> None:
     make = Maker()
     graph = make.finish(make.node(op, make.input(1, 20, 2, 3)))

@@ -16,19 +16,22 @@ from kernelc.graph import Graph
 from kernelc.schedule.cost import Machine
 from tests.e2e import test_kernelc_lowering_images as images
 from tests.e2e import test_kernelc_lowering_operators as operators
+from tests.e2e import test_kernelc_lowering_sequences as sequences
 from tests.support import emulated, emulated_kernels, plain_numpy
 from tests.support.backend_graphs import Maker
 from tests.support.kernel_runs import agree
 from toolchains import gate, target
 from toolchains.target import Target
 
-CASES = {**operators.CASES, **images.CASES}
+CASES = {**operators.CASES, **images.CASES, **sequences.CASES}
 GROUPS = {
     "dense": ("conv",),
     "depthwise": ("depthwise",),
     "transposed": ("transposed",),
     "pools": ("matmul", "classifier", "global", "max", "average", "softmax"),
     "images": ("nearest", "linear", "concat"),
+    "sequences": ("sequence", "rows", "values"),
+    "moves": ("move",),
 }
 """First words of the names of cases that are compiled together; all others are the group "elements"."""
 CUTS = (3, 1000)
@@ -81,6 +84,15 @@ def check(cases: Sequence[str], goal: Target, folder: Path, machine: Machine | N
 def test_a_model_too_small_for_whole_registers_passes_the_gate(case: str, name: str, tmp_path: Path) -> None:
     goal = target.load(name)
     built = emulated_kernels.build(graph_of([case])[0], goal, tmp_path)
+
+    gate.require(goal, gate.inspect(built.library, wide=built.program.layout.wide))
+
+
+@pytest.mark.parametrize("name", target.names())
+def test_sequences_compute_in_whole_registers(name: str, tmp_path: Path) -> None:
+    goal = target.load(name)
+    cases = ["sequence-layer-norm-whole-blocks", "sequence-attention", "sequence-softmax", "rows-softmax"]
+    built = emulated_kernels.build(graph_of([*cases, "values-matmul", "silu", "sqrt"])[0], goal, tmp_path)
 
     gate.require(goal, gate.inspect(built.library, wide=built.program.layout.wide))
 

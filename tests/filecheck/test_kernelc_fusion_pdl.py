@@ -31,7 +31,8 @@ module {
     %steps = pdl.attribute = ["conv", "clip"]
     %c0 = pdl.attribute = "clip.min == 0 and clip.max == 6"
     pdl.apply_native_constraint "holds"(%c0, %steps, %o0, %o1 : !pdl.attribute, !pdl.attribute, !pdl.operation, !pdl.operation)
-    pdl.apply_native_constraint "legal"(%rule, %o0, %o1 : !pdl.attribute, !pdl.operation, !pdl.operation)
+    %own = pdl.attribute = "conv_relu6_0"
+    pdl.apply_native_constraint "legal"(%own, %o0, %o1 : !pdl.attribute, !pdl.operation, !pdl.operation)
     pdl.rewrite %o1 with "fuse"(%rule, %o0, %o1 : !pdl.attribute, !pdl.operation, !pdl.operation)
   }
 }
@@ -96,8 +97,9 @@ def _found_by_mlir(graph: Graph) -> Found:
             return constraint.objection(bound) is not None
 
         def legal(_rewriter: Any, _results: Any, values: Any) -> bool:
-            rule, *operations = values
-            found.add((ir.StringAttr(rule).value, tuple(node(one).name for one in operations)))
+            pattern, *operations = values
+            rule, _, _ = ir.StringAttr(pattern).value.rpartition("_")
+            found.add((rule, tuple(node(one).name for one in operations)))
             return FAILURE  # so that every pattern is tried on every operation, and nothing is rewritten
 
         compiled = PDLModule(patterns)

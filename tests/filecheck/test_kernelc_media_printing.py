@@ -58,6 +58,19 @@ module {{
 """)
 
 
+def test_operands_of_different_sizes_of_a_variadic_are_cast_to_one_type_and_come_back() -> None:
+    build = GraphBuilder()
+    left, right = build.input("a", "f32", (1, 2)), build.input("b", "f32", (1, 3))
+    graph = build.finish([("y", build.node("concat", [left, right], {"axis": 1}))])
+    text = media.to_text(graph)
+    assert _lines(text)[2:5] == _lines("""
+    %cast = tensor.cast %arg0 : tensor<1x2xf32> to tensor<?x?xf32>
+    %cast_0 = tensor.cast %arg1 : tensor<1x3xf32> to tensor<?x?xf32>
+    %0 = "media.concat"(%cast, %cast_0) {axis = 1 : i64} : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<1x5xf32>
+""")
+    assert media.parse(text, {}) == graph
+
+
 def test_names_of_ports_are_escaped_and_come_back() -> None:
     build = GraphBuilder()
     name = 'a "b" \\ é 名'

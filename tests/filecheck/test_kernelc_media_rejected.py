@@ -43,6 +43,9 @@ def _unary(op: str, attrs: str = "", result: str = IMAGE) -> str:
     return f'%y = "media.{op}"(%x){f" {{{attrs}}}" if attrs else ""} : ({IMAGE}) -> {result}'
 
 
+_MOVED = (
+    "sizes = array<i64: {sizes}>, strides = array<i64: {strides}>, offset = {offset} : i64, shape = array<i64: {shape}>"
+)
 BY_MLIR = {
     "no such operation": (_unary("reluu"), "unregistered operation"),
     "a missing operand": ('%y = "media.add"(%x) : (IMAGE) -> IMAGE', "expects exactly 2 operands"),
@@ -83,6 +86,19 @@ BY_RULES = {
     "a flag of 2": (_pool(POOL.replace("ceil_mode = 0", "ceil_mode = 2"), IMAGE), "the most is 1"),
     "a permutation that repeats": (_unary("transpose", "permutation = array<i64: 0, 1, 2, 2>"), "not a permutation"),
     "a reshape to another number of elements": (_unary("reshape", "shape = array<i64: 1, 145>"), "number of elements"),
+    "a rearrangement of elements that are not there": (
+        _unary("rearrange", _MOVED.format(sizes=4, strides=36, offset=36, shape=4), "tensor<4xf32>"),
+        "elements 36 to 144 are read; x has 144",
+    ),
+    "a rearrangement from before the start": (
+        _unary("rearrange", _MOVED.format(sizes=4, strides=-1, offset=2, shape=4), "tensor<4xf32>"),
+        "elements -1 to 2 are read",
+    ),
+    "a rearrangement to another number of elements": (
+        _unary("rearrange", _MOVED.format(sizes=4, strides=1, offset=0, shape=5), "tensor<5xf32>"),
+        "do not fill 5",
+    ),
+    "a negative epsilon": (_unary("layer_norm", "epsilon = -1.0 : f64"), "must not be negative"),
     "an unknown element type": (_unary("cast", 'to = "f8"'), "it must be one of"),
     "inner sizes that differ": ('%y = "media.matmul"(%x, %v) : (IMAGE, tensor<4xf32>) -> IMAGE', "inner sizes differ"),
     "a squeeze of a size that is not 1": (_unary("squeeze", "axes = array<i64: 1>"), "dimension 1 is 4, not 1"),

@@ -105,12 +105,12 @@ def unknown_operator(path: Path) -> Path:
     return save(path, nodes, shape, shape, {})
 
 
-def silu(path: Path) -> Path:
-    """A convolution and x * sigmoid(x) written out."""
+def self_gated(path: Path) -> Path:
+    """A convolution and x * gate(x), with a gate that makes no activation of a name of its own of it."""
     weight = np.random.Generator(np.random.PCG64(3)).standard_normal((8, 3, 3, 3)).astype(np.float32)
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        helper.make_node("Sigmoid", ["c"], ["s"]),
+        helper.make_node("HardSigmoid", ["c"], ["s"], alpha=0.25, beta=0.375),
         helper.make_node("Mul", ["c", "s"], ["y"]),
     ]
     return save(path, nodes, [1, 3, 9, 11], [1, 8, 9, 11], {"w": weight})

@@ -1,7 +1,7 @@
 """The real models, each taken out of a pinned package: `python -m tests.support.models [NAME...]` prints their paths.
 
 A package is downloaded by name, version and hash through pip and unzipped, never installed; the model's own digest is
-checked each time. Kept in build/models.
+checked each time. Kept in build/models. A few models come in no package: those of SHARED.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kernelfarm.errors import Code, FarmError
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements" / "models.txt"
 CACHE = ROOT / "build" / "models"
+FOLDER = ROOT.parent / "shared" / "models"
 _LARGEST = 1 << 28
 
 
@@ -79,9 +80,47 @@ MODELS = (
         shape="1x3x320x320",  # declared 10x3x32x32
     ),
 )
+"""What the bars build for every target."""
 
+OTHERS = (
+    PackagedModel(
+        name="text-recognition",
+        package="rapidocr-onnxruntime",
+        member="rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
+        size=10857958,
+        digest="sha256:48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
+        shape="1x3x48x320",
+    ),
+)
+"""Models that come like those, each with tests of its own."""
 
-SMALL = {"text-detection": "1x3x160x160", "face-detection": "1x3x160x160"}
+SHARED = (
+    PackagedModel(
+        name="super-resolution",
+        package="",
+        member="esrgan_slim_x2.onnx",
+        size=890841,
+        digest="sha256:7a8d55163df9a0cb1af0bea19f30407f6422088af72cf6c18c9b5f8490948f5a",
+        shape="1x3x128x128",
+    ),
+    PackagedModel(
+        name="object-detection",
+        package="",
+        member="common_det.onnx",
+        size=20127694,
+        digest="sha256:6faa8ea85a8c1a634e5050c4a138fca10f30194e0d7abbe9ade1fcd423af6ed6",
+        shape="1x3x416x416",
+    ),
+)
+"""Models that no package holds: files of `../shared/models` beside the checkout, where somebody has put them there."""
+
+SMALL = {
+    "text-detection": "1x3x160x160",
+    "face-detection": "1x3x160x160",
+    "text-recognition": "1x3x48x64",
+    "super-resolution": "1x3x24x24",
+    "object-detection": "1x3x64x64",
+}
 """Shapes that emulators run in seconds, where they are not those of use."""
 
 
@@ -91,12 +130,14 @@ def small_shape(name: str) -> str:
 
 
 def find(name: str) -> PackagedModel:
-    """The entry of MODELS with that name; raises `FarmError` USAGE."""
-    for model in MODELS:
+    """The entry of MODELS, OTHERS or SHARED with that name; raises `FarmError` USAGE."""
+    known = (*MODELS, *OTHERS, *SHARED)
+    for model in known:
         if model.name == name:
             return model
-    known = ", ".join(model.name for model in MODELS)
-    raise FarmError(Code.USAGE, f"unknown model {name!r}", next_step=f"Known: {known}.")
+    raise FarmError(
+        Code.USAGE, f"unknown model {name!r}", next_step=f"Known: {', '.join(model.name for model in known)}."
+    )
 
 
 def fetch(name: str, *, cache: Path = CACHE) -> Path:
@@ -106,6 +147,8 @@ def fetch(name: str, *, cache: Path = CACHE) -> Path:
 
 def fetch_file(model: PackagedModel, *, cache: Path = CACHE) -> Path:
     """Path of any file that is pinned like a model; as `fetch`."""
+    if model in SHARED:
+        return _shared(model)
     path = cache / model.file_name
     if _intact(path, model):
         return path
@@ -113,6 +156,20 @@ def fetch_file(model: PackagedModel, *, cache: Path = CACHE) -> Path:
     with FileLock(cache / ".lock"):
         if not _intact(path, model):
             _download(model, path)
+    return path
+
+
+def is_at_hand(name: str) -> bool:
+    """Whether `fetch` can answer: False for a model of SHARED that nobody has put there."""
+    model = find(name)
+    return model not in SHARED or (FOLDER / model.member).is_file()
+
+
+def _shared(model: PackagedModel) -> Path:
+    path = FOLDER / model.member
+    if not _intact(path, model):
+        why = "it is another file" if path.is_file() else "it is not there"
+        raise FarmError(Code.FILE_MISSING, f"../shared/models/{model.member} cannot be used", why)
     return path
 
 
@@ -179,7 +236,7 @@ def _wheel(model: PackagedModel, folder: Path) -> Path:
 def main(arguments: list[str]) -> int:
     """Fetch the named models, or all, and print their paths."""
     try:
-        for name in arguments or [model.name for model in MODELS]:
+        for name in arguments or [model.name for model in (*MODELS, *OTHERS)]:
             print(fetch(name))
     except FarmError as error:
         print(error, file=sys.stderr)

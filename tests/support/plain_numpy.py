@@ -124,11 +124,25 @@ def _softmax(node: Node, x: Array) -> Array:
     return np.asarray(power / power.sum(axis, keepdims=True))
 
 
+def _layer_norm(node: Node, x: Array) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return np.asarray(centred / np.sqrt((centred**2).mean(-1, keepdims=True) + node.real("epsilon")))
+
+
+def _rearrange(node: Node, x: Array) -> Array:
+    y = np.zeros(node.integers("sizes"))
+    for place in np.ndindex(*y.shape):
+        y[place] = x.flat[node.integer("offset") + int(np.dot(place, node.integers("strides")))]
+    return y.reshape(node.integers("shape"))
+
+
 _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "concat": lambda node, *xs: np.concatenate(xs, node.integer("axis")),
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "matmul": lambda _, x, w, b=0.0: x @ w + b,
+    "layer_norm": _layer_norm,
+    "rearrange": _rearrange,
     "max_pool": _pool,
     "average_pool": _pool,
     "global_average_pool": lambda _, x: x.mean((2, 3), keepdims=True),
@@ -143,6 +157,8 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "relu": lambda _, x: np.maximum(x, 0),
     "clip": lambda node, x: np.clip(x, node.real("min"), node.real("max")),
     "sigmoid": lambda _, x: 1 / (1 + np.exp(-x)),
+    "silu": lambda _, x: x / (1 + np.exp(-x)),
+    "sqrt": lambda _, x: np.sqrt(x),
     "hard_sigmoid": lambda node, x: np.clip(node.real("alpha") * x + node.real("beta"), 0, 1),
     "hard_swish": lambda _, x: x * np.clip(x / 6 + 0.5, 0, 1),
 }

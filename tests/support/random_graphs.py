@@ -11,21 +11,11 @@ from kernelc.graph import Graph, weight_of
 from kernelc.media.builder import GraphBuilder
 from kernelc.symbols import Dim, symbol
 
-UNARY = ("relu", "sigmoid", "hard_swish")
+UNARY = ("relu", "sigmoid", "silu", "hard_swish")
 KINDS = (
-    "unary",
-    "clip",
-    "binary",
-    "constant",
-    "conv",
-    "transposed",
-    "pool",
-    "larger",
-    "joined",
-    "gate",
-    "matrix",
-    "silu",
-)
+    "unary", "clip", "binary", "constant", "conv", "transposed", "pool", "larger", "joined", "gate", "matrix",
+    "moved", "self-gated",
+)  # fmt: skip
 
 
 @st.composite
@@ -55,9 +45,10 @@ def _step(draw: st.DrawFn, build: GraphBuilder, kind: str, values: list[str]) ->
         return build.node(draw(st.sampled_from(UNARY)), [value])
     if kind == "clip":
         return build.node("clip", [value], {"min": draw(st.sampled_from([-1.0, 0.0])), "max": 6.0})
-    if kind == "silu":
+    if kind == "self-gated":
         made = build.node(draw(st.sampled_from(UNARY)), [value]) if draw(st.booleans()) else value
-        pair = [made, build.node("sigmoid", [made])]
+        gate = draw(st.sampled_from([("sigmoid", {}), ("hard_sigmoid", {"alpha": 0.25, "beta": 0.375})]))
+        pair = [made, build.node(gate[0], [made], gate[1])]
         return build.node("mul", pair[:: draw(st.sampled_from([1, -1]))])
     if kind == "binary":
         alike = [name for name in values if build.tensors[name].shape == shape]
@@ -80,8 +71,11 @@ def _image_step(draw: st.DrawFn, build: GraphBuilder, kind: str, value: str) -> 
         return _larger_and_smaller(draw, build, value)
     if kind == "joined":
         both = build.node("concat", [value, build.node("relu", [value])], {"axis": 1})
+        three = build.node("concat", [both, value], {"axis": 1})
         attrs: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
-        return build.node("conv", [both, _constant(draw, build, 4, 8, 1, 1)], attrs)
+        return build.node("conv", [three, _constant(draw, build, 4, 12, 1, 1)], attrs)
+    if kind == "moved":
+        return _moved(draw, build, value)
     if kind == "pool":
         ones: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "ceil_mode": 0}
         return build.node("max_pool", [value], {"kernel": (2, 2), "pads": (1, 0, 0, 1)} | ones)
@@ -90,6 +84,18 @@ def _image_step(draw: st.DrawFn, build: GraphBuilder, kind: str, value: str) -> 
         return build.node("mul", [value, build.node("sigmoid", [pooled])])
     matrix = build.node("flatten", [pooled], {"axis": 1})
     return build.node("matmul", [matrix, _constant(draw, build, 4, 3)])
+
+
+def _moved(draw: st.DrawFn, build: GraphBuilder, value: str) -> str:
+    """Rows and columns exchanged twice, with the channels halved and joined in the other order between."""
+    turned = build.node("transpose", [value], {"permutation": (0, 1, 3, 2)})
+    bounds = [np.array([first], np.int64) for first in draw(st.sampled_from([(0, 2), (2, 0)]))]
+    axis, step = (build.weight(weight_of(np.array([number], np.int64), "i64")) for number in (1, 1))
+    halves = []
+    for first in bounds:
+        start, end = (build.weight(weight_of(first + more, "i64")) for more in (0, 2))
+        halves.append(build.node("slice", [turned, start, end, axis, step]))
+    return build.node("transpose", [build.node("concat", halves, {"axis": 1})], {"permutation": (0, 1, 3, 2)})
 
 
 def _conv_transpose(draw: st.DrawFn, build: GraphBuilder, value: str) -> str:

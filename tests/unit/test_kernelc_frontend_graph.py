@@ -98,10 +98,17 @@ def test_a_graph_that_breaks_a_rule_is_invalid(tmp_path: Path, nodes: list[Any],
         ([node("Unsqueeze", ["x", "axes"], ["y"])], "constant list"),
         ([node("Constant", [], ["y"], value_string="text")], "value_string"),
         ([node("BatchNormalization", ["x", *"wwww"], ["y"], training_mode=1)], "training_mode"),
+        ([node("Pow", ["x", "x"], ["y"])], "constant 0.5, 1, 2 or 3"),
+        ([node("Pow", ["x", "odd"], ["y"])], "constant 0.5, 1, 2 or 3"),
+        ([node("Pow", ["x", "deep"], ["y"])], "adds dimensions"),
+        ([node("LayerNormalization", ["x", "odd"], ["y"], axis=1)], "more than the last dimension"),
+        ([node("LayerNormalization", ["x", "odd"], ["y"], stash_type=11)], "stash_type"),
+        ([node("LayerNormalization", ["x", "odd"], ["a", "y"])], "output 1 of node 0"),
     ],
 )
 def test_a_legal_form_that_is_not_taken_is_called_unsupported(tmp_path: Path, nodes: list[Any], why: str) -> None:
-    model = _of(*nodes, weights={"w": np.ones((4, 4, 1, 1), np.float32)})
+    odd = {"odd": np.float32(1.5), "deep": np.full((1, 1, 1, 1, 1), 2, np.float32)}
+    model = _of(*nodes, weights={"w": np.ones((4, 4, 1, 1), np.float32)} | odd)
     model.graph.input.append(helper.make_tensor_value_info("axes", onnx.TensorProto.INT64, [1]))
     error = _error(tmp_path, model)
     assert error.code is Code.OPERATOR_FORM_UNSUPPORTED

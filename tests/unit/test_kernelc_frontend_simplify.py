@@ -137,7 +137,9 @@ def test_a_constant_that_changes_a_bit_or_the_shape_stays(tmp_path: Path, op: st
 def test_a_reversing_slice_stays(tmp_path: Path) -> None:
     lists = {"start": [5], "end": [-9], "axis": [3], "step": [-1]}
     nodes = [node("Slice", ["x", *lists], ["y"])]
-    assert _ops(_simple(tmp_path, nodes, **{k: np.array(v, np.int64) for k, v in lists.items()})) == ["slice"]
+    graph = _simple(tmp_path, nodes, **{k: np.array(v, np.int64) for k, v in lists.items()})
+    assert _ops(graph) == ["rearrange"]
+    assert (graph.nodes[0].integers("strides"), graph.nodes[0].integer("offset")) == ((6, -1), 5)
 
 
 def test_every_output_stays_a_value_of_its_own(tmp_path: Path) -> None:
@@ -284,11 +286,129 @@ def test_clip_between_computed_bounds_stays_a_clamp_and_folded_bounds_make_a_cli
     assert graph.nodes[0].attrs == (("max", 2.0), ("min", -3.4028234663852886e38))
 
 
+@pytest.mark.parametrize("operands", [["x", "s"], ["s", "x"]])
+def test_a_spelled_silu_is_recognised(tmp_path: Path, operands: list[str]) -> None:
+    nodes = [node("Sigmoid", ["x"], ["s"]), node("Mul", operands, ["y"])]
+    assert _ops(_simple(tmp_path, nodes)) == ["silu"]
+
+
+def test_a_product_with_the_sigmoid_of_something_else_stays(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("Sigmoid", ["r"], ["s"]), node("Mul", ["x", "s"], ["y"])]
+    assert _ops(_simple(tmp_path, nodes)) == ["relu", "sigmoid", "mul"]
+
+
+def _layer_norm(*, axis: int = -1, added: str = "epsilon", squared: str = "d") -> list[Any]:
+    """LayerNormalization as exporters spell it out, with ReduceMean, Pow and Sqrt."""
+    return [
+        node("ReduceMean", ["x"], ["m"], axes=[axis]),
+        node("Sub", ["x", "m"], ["d"]),
+        node("Pow", [squared, "two"], ["p"]),
+        node("ReduceMean", ["p"], ["v"], axes=[axis]),
+        node("Add", ["v", added], ["e"]),
+        node("Sqrt", ["e"], ["r"]),
+        node("Div", ["d", "r"], ["y"]),
+    ]
+
+
+NORM = {"two": np.float32(2), "epsilon": np.float32(0.01), "vector": np.ones((4, 6, 1), np.float32)}
+
+
+def test_a_spelled_layer_norm_is_recognised(tmp_path: Path) -> None:
+    graph = _simple(tmp_path, _layer_norm(), **NORM)
+    assert _ops(graph) == ["layer_norm"]
+    assert graph.nodes[0].real("epsilon") == float(np.float32(0.01))
+
+
+@pytest.mark.parametrize("other", [{"axis": 1}, {"added": "vector"}, {"squared": "x"}], ids=str)
+def test_what_only_looks_like_a_layer_norm_stays(tmp_path: Path, other: dict[str, Any]) -> None:
+    assert "layer_norm" not in _ops(_simple(tmp_path, _layer_norm(**other), **NORM))
+
+
+def test_layer_normalization_is_a_norm_a_factor_and_an_offset(tmp_path: Path) -> None:
+    scale, bias = np.arange(6, dtype=np.float32), np.ones(6, np.float32)
+    nodes = [node("LayerNormalization", ["x", "scale", "bias"], ["y"], epsilon=0.25)]
+    graph = onnx_files.load(tmp_path, onnx_files.model(nodes, {"x": IMAGE}, weights={"scale": scale, "bias": bias}))
+    centred = X - X.mean(-1, keepdims=True)
+    wanted = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 0.25) * scale + bias
+    np.testing.assert_allclose(evaluate(graph, {"x": X})["y"], wanted, rtol=1e-5, atol=1e-5)
+    assert _ops(frontend.simplify(graph)) == ["layer_norm", "mul", "add"]
+
+
+def _list(*items: int) -> Any:
+    return np.array(items, np.int64)
+
+
+def test_moves_in_a_row_are_one(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", ["x"], ["a"], perm=[0, 2, 3, 1]),
+        node("Reshape", ["a", "rows"], ["b"]),
+        node("Slice", ["b", "from", "to", "axis"], ["c"]),
+        node("Squeeze", ["c", "axis"], ["d"]),
+        node("Transpose", ["d"], ["y"], perm=[0, 2, 1]),
+    ]
+    lists = {"rows": _list(1, 3, 12, 4), "from": _list(1), "to": _list(2), "axis": _list(1)}
+    graph = _simple(tmp_path, nodes, **lists)
+    assert _ops(graph) == ["rearrange"]
+    assert graph.nodes[0].attrs == (("offset", 12), ("shape", (1, 4, 12)), ("sizes", (4, 12)), ("strides", (36, 1)))
+
+
+def test_moves_that_are_no_view_together_are_two(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", ["x"], ["a"], perm=[0, 2, 3, 1]),
+        node("Reshape", ["a", "list"], ["b"]),
+        node("Slice", ["b", "from", "to", "axis", "step"], ["y"]),
+    ]
+    lists = {"list": _list(1, 144), "from": _list(0), "to": _list(144), "axis": _list(1), "step": _list(5)}
+    assert _ops(_simple(tmp_path, nodes, **lists)) == ["rearrange", "rearrange"]
+
+
+def test_moves_that_undo_each_other_are_none(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", ["x"], ["a"], perm=[0, 2, 3, 1]),
+        node("Transpose", ["a"], ["b"], perm=[0, 3, 1, 2]),
+        node("Relu", ["b"], ["y"]),
+    ]
+    assert _ops(_simple(tmp_path, nodes)) == ["relu"]
+
+
+def test_slices_of_an_image_joined_are_one_move(tmp_path: Path) -> None:
+    """The first layer of YOLOX and YOLOv5: every other row and column, four times."""
+    nodes, parts = [], ["a", "b", "c", "d"]
+    for part, (row, column) in zip(parts, [(0, 0), (1, 0), (0, 1), (1, 1)], strict=True):
+        nodes.append(node("Slice", ["x", f"s{row}", "end", "rows", "two"], [f"r{part}"]))
+        nodes.append(node("Slice", [f"r{part}", f"s{column}", "end", "columns", "two"], [part]))
+    nodes.append(node("Concat", parts, ["y"], axis=1))
+    lists = {"s0": [0], "s1": [1], "end": [2**62], "rows": [2], "columns": [3], "two": [2]}
+    graph = _simple(tmp_path, nodes, **{name: _list(*items) for name, items in lists.items()})
+    assert _ops(graph) == ["rearrange"]
+    assert graph.nodes[0].integers("strides") == (1, 6, 12, 2)
+
+
+def test_slices_joined_in_another_order_stay_a_concat(tmp_path: Path) -> None:
+    nodes = [node("Slice", ["x", f"s{i}", f"e{i}", "rows"], [f"p{i}"]) for i in range(3)]
+    nodes.append(node("Concat", ["p0", "p2", "p1"], ["y"], axis=1))
+    bounds = {f"s{i}": _list(2 * i) for i in range(3)} | {f"e{i}": _list(2 * i + 2) for i in range(3)}
+    assert _ops(_simple(tmp_path, nodes, rows=_list(2), **bounds)) == ["rearrange"] * 3 + ["concat"]
+
+
+def test_a_transpose_goes_before_the_concat_of_moved_values(tmp_path: Path) -> None:
+    nodes = [
+        node("Reshape", ["x", "list"], ["a"]),
+        node("Relu", ["x"], ["r"]),
+        node("Reshape", ["r", "list"], ["b"]),
+        node("Concat", ["a", "b"], ["c"], axis=2),
+        node("Transpose", ["c"], ["y"], perm=[0, 2, 1]),
+    ]
+    graph = _simple(tmp_path, nodes, list=_list(1, 4, 36))
+    assert sorted(_ops(graph)) == ["concat", "rearrange", "rearrange", "relu"]
+    assert graph.nodes[-1].op == "concat" and graph.nodes[-1].integer("axis") == 1
+
+
 def test_stages_are_reported_in_order_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     nodes = [node("Conv", ["x", "w"], ["a"]), node("Add", ["a", "c"], ["b"]), node("Relu", ["b"], ["y"])]
     graph = onnx_files.load(tmp_path, onnx_files.model(nodes, {"x": IMAGE}, weights={"w": W, "c": np.float32(1)}))
     seen: list[tuple[str, int]] = []
     simple = frontend.simplify(graph, lambda name, after: seen.append((name, len(after.nodes))))
-    assert seen == [("fold", 3), ("batch-norm", 3), ("activations", 3), ("bias", 2), ("fold-again", 2)]
+    assert seen == [("fold", 3), ("batch-norm", 3), ("activations", 3), ("bias", 2), ("fold-again", 2), ("moves", 2)]
     assert [name for name, _ in seen] == [name for name, _ in simplifier.STAGES]
     assert frontend.simplify(simple) == simple

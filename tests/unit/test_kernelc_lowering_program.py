@@ -109,9 +109,9 @@ def test_grouped_convolution_is_refused(group: int, out: int) -> None:
     assert error.detail == {"node": "n0_conv", "op": "conv"}
 
 
-def test_softmax_along_a_row_is_refused() -> None:
+def test_softmax_down_a_column_is_refused() -> None:
     make = Maker()
-    error = refusal(make.finish(make.node("softmax", make.input(1, 4, 6, 6), axis=3)))
+    error = refusal(make.finish(make.node("softmax", make.input(1, 4, 6, 6), axis=2)))
 
     assert error.code is Code.OPERATOR_NOT_LOWERED
 

@@ -100,6 +100,15 @@ def test_an_index_outside_is_refused(index: int) -> None:
         _apply("gather", np.arange(3), np.array([index]), axis=0)
 
 
+def test_a_rearrangement_counts_in_row_major_order() -> None:
+    attrs = {"sizes": (2, 3), "strides": (-1, 4), "offset": 1, "shape": (6,)}
+    assert _apply("rearrange", np.arange(12).reshape(3, 4), **attrs).tolist() == [1, 5, 9, 0, 4, 8]
+
+
+def test_roots_are_rounded_correctly() -> None:
+    assert _apply("sqrt", np.array([2, 0, 1e-45], np.float32)).tobytes() == bytes.fromhex("f304b53f00000000f304351a")
+
+
 def test_gather_and_slice_count_from_the_end() -> None:
     assert _apply("gather", np.arange(6).reshape(2, 3), np.array([[-1, 0]]), axis=1).tolist() == [[[2, 0]], [[5, 3]]]
     lists = [np.array([item]) for item in (-1, -(2**62), 1, -2)]

@@ -69,6 +69,12 @@ def test_activations_and_normalisation() -> None:
     assert _run("batch_norm", [[5, 5]], [2, 1], [1, 0], [3, 5], [4, 1], epsilon=0.0) == [[3, 0]]
 
 
+def test_silu_and_layer_norm_by_hand() -> None:
+    assert _run("silu", [0, -1000, 1000]) == [0, 0, 1000]
+    assert _run("layer_norm", [[1, 3], [-4, 4]], epsilon=0.0) == [[-1, 1], [-1, 1]]
+    assert _run("layer_norm", [[1, 3], [7, 7]], epsilon=15.0) == [[-0.25, 0.25], [0, 0]]
+
+
 def test_softmax_of_large_numbers_and_along_any_axis() -> None:
     assert _run("softmax", [[1000, 1000], [0, -np.inf]], axis=1) == [[0.5, 0.5], [1, 0]]
     assert _run("softmax", [[7, 1000], [7, 1000]], axis=0) == [[0.5, 0.5], [0.5, 0.5]]

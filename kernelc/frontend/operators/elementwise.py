@@ -9,7 +9,13 @@ from kernelc.frontend.tensors import dtype_of
 from kernelc.graph import NUMPY_TYPES
 from kernelc.media.ops import FLOATS
 
-_UNARY = {"Relu": ("relu", 6), "Sigmoid": ("sigmoid", 6), "HardSwish": ("hard_swish", 14), "Identity": ("identity", 1)}
+_UNARY = {
+    "Relu": ("relu", 6),
+    "Sigmoid": ("sigmoid", 6),
+    "HardSwish": ("hard_swish", 14),
+    "Identity": ("identity", 1),
+    "Sqrt": ("sqrt", 6),
+}
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 
 
@@ -25,6 +31,24 @@ for _name, (_op, _since) in _UNARY.items():
     operator(_name, _since)(_unary(_op))
 for _name, _op in _BINARY.items():
     operator(_name, 7)(_binary(_op))
+
+
+@operator("Pow", 7)
+def power(node: NodeImport) -> str:
+    """An exponent of 1/2 as a root, one of 1, 2 or 3 as products; others would need a logarithm and are refused."""
+    value, exponent = node.required(2)
+    known = node.value_of(exponent)
+    number = float(known.reshape(())) if known is not None and known.size == 1 else None
+    if number not in (0.5, 1.0, 2.0, 3.0) or not node.tensor(value).dtype.startswith("f"):
+        raise node.site.unsupported("only floats to the power of a constant 0.5, 1, 2 or 3 are supported")
+    if known is not None and known.ndim > len(node.tensor(value).shape):
+        raise node.site.unsupported("the exponent adds dimensions")
+    if number == 0.5:
+        return node.emit("sqrt", [value])
+    result = value
+    for _ in range(int(number) - 1):
+        result = node.emit("mul", [result, value])
+    return node.emit("identity", [value]) if result == value else result
 
 
 @operator("HardSigmoid", 6)

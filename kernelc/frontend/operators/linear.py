@@ -63,6 +63,24 @@ def batch_norm_14(node: NodeImport) -> str:
     return batch_norm_7(node)
 
 
+@operator("LayerNormalization", 17)
+def layer_norm(node: NodeImport) -> str:
+    """Over the last dimension, then * scale + bias; a second or third output is refused where it is used.
+
+    `stash_type` 1 computes in float32, which is what float32 does anyway.
+    """
+    value, scale, bias = node.operands(2, 3)
+    assert value is not None and scale is not None
+    rank = len(node.tensor(value).shape)
+    if node.axis(node.attributes.integer("axis", -1), rank) != rank - 1:
+        raise node.site.unsupported("it normalises more than the last dimension")
+    if node.attributes.integer("stash_type", 1) != 1:
+        raise node.site.unsupported("stash_type is not 1")
+    result = node.emit("layer_norm", [value], {"epsilon": node.attributes.real("epsilon", DEFAULT_EPSILON)})
+    result = node.emit("mul", [result, scale])
+    return result if bias is None else node.emit("add", [result, bias])
+
+
 @operator("Softmax", 1)
 def softmax_1(node: NodeImport) -> str:
     """Over all dimensions from `axis` (default 1) on together: the operand is taken as a matrix."""

@@ -34,6 +34,15 @@ def hard_swish(build: Rebuild, node: Node, _: Node) -> str | None:
     return None
 
 
+def silu(build: Rebuild, node: Node, _: Node) -> str | None:
+    """x * sigmoid(x) is silu(x)."""
+    for left, right in _both_ways(node if node.op == "mul" else None):
+        gate = build.producer(right, "sigmoid")
+        if gate is not None and gate.inputs[0] == left:
+            return build.emit("silu", [left])
+    return None
+
+
 def _both_ways(node: Node | None) -> tuple[tuple[str, str], ...]:
     if node is None:
         return ()
@@ -66,4 +75,4 @@ def _is_f32(build: Rebuild, name: str) -> bool:
     return build.tensor(name).dtype == "f32"
 
 
-RULES = (hard_swish, hard_sigmoid)
+RULES = (hard_swish, hard_sigmoid, silu)

@@ -1,0 +1,89 @@
+"""Layer normalisation over the channels of each pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernelc.layout.buffer import Buffer
+from kernelc.lowering.kernel import Kernel, kernel
+from kernelc.lowering.reduction import across_lanes, combine, over_blocks
+from kernelc.lowering.root import inverse_root
+from kernelc.lowering.steps import CONTRACT, Body, Step, finish, step_operands
+from kernelc.lowering.text import Index, Value, Writer
+from kernelc.lowering.tile import Tile, accumulator, clear_halo, parts, walk, window, write
+from kernelc.schedule.split import Run
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm:
+    """y = steps((x - mean) / sqrt(variance + epsilon)), both over the channels of a pixel; x and y are of one size."""
+
+    x: Buffer
+    y: Buffer
+    epsilon: float
+    steps: tuple[Step, ...]
+
+
+def lower(spec: LayerNorm) -> Kernel:
+    """The kernel; its operands are x, the steps' tensors, y. One part per image row."""
+    writer = Writer()
+    x, out = Value("%x", spec.x.shape), Value("%out", spec.y.shape)
+    others = step_operands(spec.steps)
+
+    def one_row(_block: Index, _run: Run, row: str, current: Value) -> Value:
+        for block in range(spec.y.blocks if spec.y.has_halo else 0):
+            current = clear_halo(writer, current, spec.y, block, row, 1)
+        return writer.loop(
+            0, spec.x.width, 1, current, lambda column, value: _one_pixel(writer, spec, (x, others), row, column, value)
+        )
+
+    runs = (Run(0, 1, 1),)
+    result = walk(writer, runs, spec.y.height, out, one_row)
+    return kernel(
+        writer, [x, *others], out, result, set(),
+        parts=parts(runs, spec.y.height), tile="1x1", flop=7 * spec.x.channels * spec.x.height * spec.x.width,
+    )  # fmt: skip
+
+
+def _one_pixel(
+    writer: Writer, spec: LayerNorm, sources: tuple[Value, list[Value]], row: Index, column: Index, out: Value
+) -> Value:
+    x, others = sources
+    lanes = Tile(0, row, column, 1, 1, spec.x.lanes)
+    share = writer.scalar(1.0 / spec.x.channels)
+
+    def at(block: Index) -> Tile:
+        return Tile(block, row, column, 1, 1, spec.x.lanes)
+
+    def centred(block: Index, target: Value) -> Value:
+        pixels = window(writer, x, spec.x, at(block))
+        line = ["%s = arith.subf %a0, %a1 : f32"]
+        return writer.generic(lanes.dims, [(pixels, lanes.dims), (mean, "")], target, lanes.dims, line, "%s")
+
+    def add(block: Index, valid: int, value: Value) -> Value:
+        return combine(writer, window(writer, x, spec.x, at(block)), value, valid, 0.0, "addf")
+
+    def add_square(block: Index, valid: int, value: Value) -> Value:
+        away = centred(block, writer.empty(lanes.shape))
+        line = [f"%s = arith.mulf %acc, %acc {CONTRACT} : f32"]
+        return combine(writer, writer.generic(lanes.dims, [], away, lanes.dims, line, "%s"), value, valid, 0.0, "addf")
+
+    def normalise(block: Index, _valid: int, value: Value) -> Value:
+        away = centred(block, window(writer, value, spec.y, at(block)))
+        line = ["%s = arith.mulf %acc, %a0 : f32"]
+        done = writer.generic(lanes.dims, [(factor, lanes.dims)], away, lanes.dims, line, "%s")
+        return write(writer, finish(writer, at(block), done, spec.steps, others), value, spec.y, at(block))
+
+    def mean_of(one: Callable[[Index, int, Value], Value]) -> Value:
+        """The share of each sum before they are added up: a product of one number alone would fill no register."""
+        sums = over_blocks(writer, spec.x, accumulator(writer, lanes, 0.0, writer.empty(lanes.shape)), one)
+        line = [f"%s = arith.mulf %acc, {share} : f32"]
+        return across_lanes(writer, writer.generic(lanes.dims, [], sums, lanes.dims, line, "%s"), 0.0, "addf")
+
+    mean = mean_of(add)
+    body = Body(writer)
+    result = inverse_root(body, body.op("addf", "%a0", writer.scalar(spec.epsilon), ""))
+    variance = mean_of(add_square)
+    factor = writer.generic(lanes.dims, [(variance, "")], writer.empty(lanes.shape), lanes.dims, body.lines, result)
+    return over_blocks(writer, spec.x, out, normalise)
