@@ -21,6 +21,8 @@ _MAX_RANK = 8
 _VERSION = 1
 _INPUT, _OUTPUT = 0, 1
 _F32 = 1
+MAX_THREADS = 64
+"""More the runtime does not take."""
 
 Array = npt.NDArray[np.float32]
 
@@ -42,7 +44,7 @@ class _Config(ctypes.Structure):
         ("target", ctypes.c_char_p),
         ("error", ctypes.POINTER(_Error)),
         ("partitions", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("threads", ctypes.c_uint32),
     )
 
 
@@ -128,11 +130,11 @@ class Engine:
     Raises `FarmError` ENGINE_FAILED with the runtime's message, CASE_INVALID for tensors that are not float32.
     """
 
-    def __init__(self, library: Path, layout: Path, target: str) -> None:
+    def __init__(self, library: Path, layout: Path, target: str, threads: int = 1) -> None:
         self._library = _library(library)
         self._handle = ctypes.c_void_p()
         error, config = _sized(_Error), _sized(_Config)
-        config.target = target.encode()
+        config.target, config.threads = target.encode(), threads
         code = self._library.media_engine_open(
             bytes(layout), ctypes.byref(config), ctypes.byref(self._handle), ctypes.byref(error)
         )

@@ -24,14 +24,14 @@ Array = npt.NDArray[np.float32]
 VERSION = str(ort.__version__)
 
 
-def session(model: Path, shapes: Mapping[str, Sequence[int]], *, optimised: bool) -> Any:
-    """An onnxruntime session on one thread of the CPU; without optimisations it is the most trustworthy reference.
+def session(model: Path, shapes: Mapping[str, Sequence[int]], *, optimised: bool, threads: int = 1) -> Any:
+    """An onnxruntime session on `threads` of the CPU; without optimisations it is the most trustworthy reference.
 
     It takes inputs of these `shapes`, also where the model declares others (`farm.redeclared`).
-    The thread that calls it does all the work, so its CPU time is the time of the inference.
+    With one the thread that calls it does all the work, so its CPU time is the time of the inference.
     """
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     levels = ort.GraphOptimizationLevel

@@ -114,8 +114,11 @@ _BELOW_AVX = frozenset({"cx16", "sse3", "ssse3", "sse4.1", "sse4.2"})
 """What every processor with AVX has."""
 _UNLISTED = frozenset({"avx", "avx512f"})
 """Features whose entry in `_NAMES` recognises more than they have."""
-RUNTIME = r"syscall|cpuid|xgetbv"
-"""What a program asks of its processor and system beyond computing, as further names for `foreign`."""
+RUNTIME = r"syscall|cpuid|xgetbv|lock"
+"""What a program asks of its processor and system beyond computing, as further names for `foreign`.
+
+The prefix of what several threads change is disassembled as an instruction of its own; kernels have no use for it.
+"""
 _NAMED = {feature: re.compile(rf"(?:{names})(?=\s|$)") for feature, names in _NAMES.items()}
 _APX = re.compile(r"%r(1[6-9]|2\d|3[01])[bwd]?\b")
 _PREFIX = re.compile(r"^(?:(?:rep\w*|lock|data16|addr32|notrack|cs|ds|es|fs|gs|ss|\{\w+\})\s+)+")

@@ -14,7 +14,8 @@
  *   input, output             are aligned to their element type only (4 bytes for f32);
  *   every operand             exactly kf_operand.bytes bytes may be touched, not one more;
  *   arena                     holds anything at the start of an inference (nothing may be read before it is written).
- * What a kernel may not do: call through a pointer, keep state between calls, or depend on how [0, parts) is cut. */
+ * What a kernel may not do: call through a pointer, keep state between calls, depend on how [0, parts) is cut, or touch
+ * in one part what another part writes, since they may run at once on several threads. */
 #ifndef KF_ABI_H
 #define KF_ABI_H
 

@@ -10,7 +10,11 @@
  *
  * The three functions are the fixed interface; everything below them is an extension, present from API version 1 on.
  * Every struct that a caller fills begins with its size and version, so that it can grow.  No function crashes on a
- * null or inconsistent argument: it returns a code.  An engine serves one call at a time; engines are independent. */
+ * null or inconsistent argument: it returns a code.  An engine serves one call at a time; engines are independent.
+ *
+ * With MediaConfig.threads above 1, at most MEDIA_MAX_THREADS, an engine has threads of its own from its creation to
+ * its destruction.  They inherit the creator's processors and priority; all signals are blocked in them.  After fork()
+ * they exist in the parent only: in the child the engine works on the caller's thread alone and can be destroyed. */
 #ifndef MEDIA_ENGINE_H
 #define MEDIA_ENGINE_H
 
@@ -28,6 +32,7 @@ extern "C" {
 
 #define MEDIA_API_VERSION 1u
 #define MEDIA_MAX_RANK 8
+#define MEDIA_MAX_THREADS 64u
 
 enum {
     MEDIA_OK = 0,
@@ -70,8 +75,8 @@ typedef struct {
     uint32_t size, version;
     const char *target;  /* name of a target, or null: the best one that this processor can run */
     MediaError *error;   /* or null; filled by media_engine_create when it returns null */
-    uint32_t partitions; /* every operation is cut into so many ranges; 0 means 1; results never depend on it */
-    uint32_t reserved;   /* 0 */
+    uint32_t partitions; /* an operation is cut into so many ranges at least; 0 means 1; results never depend on it */
+    uint32_t threads;    /* that share an operation, the caller's among them; 0 means 1; results never depend on it */
 } MediaConfig;
 
 /* One input or output; they are given in the order of media_engine_describe.  dtype 0 and rank 0 mean "as described",

@@ -263,6 +263,7 @@ int program_main(int argc, char **argv) {
     MediaConfig config = MEDIA_CONFIG_INIT;
     config.target = o.target;
     config.partitions = (uint32_t)o.partitions;
+    config.threads = (uint32_t)o.threads;
     struct job *job = kf_os_allocate(sizeof *job);
     if (!job) return complain("start", "no memory", ENVIRONMENT);
     if (media_engine_open(o.folder, &config, &job->engine, &error)) return complain_code(&error);

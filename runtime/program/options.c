@@ -1,17 +1,19 @@
 #include "options.h"
 
+#include "media_engine.h"
 #include "memory.h"
 #include "text.h"
 
 const char options_usage[] =
     "usage: media-run FOLDER [--target NAME] [--input NAME=FILE]... [--output NAME=FILE]... [--list] [--repeat N] "
-    "[--partitions N]\n"
-    "       media-run FOLDER [--target NAME] [--partitions N] --self-test\n"
+    "[--partitions N] [--threads N]\n"
+    "       media-run FOLDER [--target NAME] [--partitions N] [--threads N] --self-test\n"
     "  FOLDER is a kernel bundle (an OCI image layout with media.idx); files hold raw little-endian values.\n"
     "  --list         the chosen target and the model's inputs and outputs, without running it\n"
     "  --self-test    run the golden vectors of the bundle and compare; 0 only when every value is within its tolerance\n"
     "  --repeat N     run N times and print the best and the median time\n"
-    "  --partitions N cut every operation into N ranges; the result is the same for every N\n"
+    "  --partitions N cut every operation into at least N ranges; the result is the same for every N\n"
+    "  --threads N    use N threads, at most 64; the result is the same for every N\n"
     "exit status: 0 done; 1 the bundle or an input is bad; 2 wrong usage; 3 the system refused something (memory, files);\n"
     "             4 this device cannot run the bundle (processor features, machine, IR or ABI version)";
 
@@ -32,6 +34,7 @@ static int valued(struct options *o, const char *name, const char *value) {
     if (kf_same(name, "--output")) return tensor(value, o->outputs, &o->n_outputs);
     if (kf_same(name, "--repeat")) return number(value, 1000000, &o->repeat);
     if (kf_same(name, "--partitions")) return number(value, 4096, &o->partitions);
+    if (kf_same(name, "--threads")) return number(value, MEDIA_MAX_THREADS, &o->threads);
     return -1;
 }
 

@@ -10,7 +10,7 @@ struct options {
     const char *folder, *target;
     const char *inputs[MAX_TENSORS], *outputs[MAX_TENSORS]; /* each NAME=FILE */
     unsigned n_inputs, n_outputs;
-    uint64_t repeat, partitions; /* 0 = not given */
+    uint64_t repeat, partitions, threads; /* 0 = not given */
     int list, self_test, help;
 };
 

@@ -5,6 +5,7 @@
 #include "os.h"
 #include "start.h"
 #include "syscall.h"
+#include "thread.h"
 
 __asm__(".text\n"
         ".globl _start\n"
@@ -19,14 +20,8 @@ __asm__(".text\n"
         "  ud2\n"
         ".size _start, . - _start\n");
 
-struct thread_block {
-    struct thread_block *self; /* the ABI wants its own address at %fs:0 */
-    uint64_t unused[4];
-    uint64_t canary; /* %fs:0x28 */
-};
-
 __attribute__((no_stack_protector)) int kf_start_guard(const uint64_t *random) {
-    struct thread_block *block = kf_os_allocate(sizeof *block);
+    struct kf_thread_block *block = kf_os_allocate(sizeof *block);
     if (!block) return -1;
     block->canary = random ? *random & ~(uint64_t)255 : 0; /* a zero byte stops string overruns */
     block->self = block;

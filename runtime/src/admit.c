@@ -151,6 +151,7 @@ static int check_ops(const struct table *t, struct kf_plan *plan, uint64_t weigh
         plan->steps[k].operands = &t->operands[o->first_operand];
         plan->steps[k].n_operands = o->n_operands;
         plan->steps[k].parts = (int64_t)o->parts;
+        for (uint32_t n = 0; n < o->n_operands; n++) plan->steps[k].bytes += plan->steps[k].operands[n].bytes;
         if (o->n_operands > plan->most_operands) plan->most_operands = o->n_operands;
     }
     plan->n_steps = t->head->n_ops;

@@ -9,6 +9,7 @@ struct kf_step {
     const struct kf_operand *operands; /* in the table, which is read-only */
     uint64_t n_operands;
     int64_t parts;
+    uint64_t bytes; /* of all operands */
 };
 
 /* Lives in pages of its own that are read-only once it is made. */

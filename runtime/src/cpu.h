@@ -39,6 +39,9 @@ uint64_t kf_cpu_features(void);
 uint32_t kf_cpu_float_begin(void); /* returns the caller's mode */
 void kf_cpu_float_end(uint32_t mode);
 
+/* In a loop that looks at what another thread will write. */
+void kf_cpu_pause(void);
+
 const char *kf_cpu_feature_name(unsigned bit); /* null past the last */
 
 #endif

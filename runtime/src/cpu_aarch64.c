@@ -22,3 +22,5 @@ uint32_t kf_cpu_float_begin(void) {
 }
 
 void kf_cpu_float_end(uint32_t mode) { __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode) : "memory"); }
+
+void kf_cpu_pause(void) { __asm__ volatile("isb" : : : "memory"); } /* yield takes no time */

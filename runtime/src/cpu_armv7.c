@@ -19,3 +19,5 @@ uint32_t kf_cpu_float_begin(void) { /* NEON flushes small numbers to zero whatev
 }
 
 void kf_cpu_float_end(uint32_t mode) { __asm__ volatile("vmsr fpscr, %0" : : "r"(mode) : "memory"); }
+
+void kf_cpu_pause(void) { __asm__ volatile("yield" : : : "memory"); }

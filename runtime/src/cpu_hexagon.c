@@ -49,3 +49,5 @@ uint32_t kf_cpu_float_begin(void) {
 }
 
 void kf_cpu_float_end(uint32_t mode) { __asm__ volatile("usr = %0" : : "r"(mode) : "memory"); }
+
+void kf_cpu_pause(void) { __asm__ volatile("" : : : "memory"); }

@@ -73,3 +73,6 @@ uint32_t kf_cpu_float_begin(void) {
 }
 
 void kf_cpu_float_end(uint32_t mode) { __asm__ volatile("csrw fcsr, %0" : : "r"((uint64_t)mode) : "memory"); }
+
+/* The instruction pause: where Zihintpause is missing, it does nothing. */
+void kf_cpu_pause(void) { __asm__ volatile(".insn i 0x0f, 0, x0, x0, 16" : : : "memory"); }

@@ -71,3 +71,5 @@ uint32_t kf_cpu_float_begin(void) {
 }
 
 void kf_cpu_float_end(uint32_t mode) { __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory"); }
+
+void kf_cpu_pause(void) { __asm__ volatile("pause" : : : "memory"); }

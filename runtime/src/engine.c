@@ -11,7 +11,7 @@ static int check_config(const MediaConfig *config, MediaError *error) {
     if (!config) return MEDIA_OK;
     if (config->size < sizeof *config || config->version != MEDIA_API_VERSION)
         return kf_fail(error, MEDIA_E_VERSION, "MediaConfig of an unknown size or version");
-    if (config->reserved || config->partitions > 4096)
+    if (config->threads > MEDIA_MAX_THREADS || config->partitions > 4096)
         return kf_fail(error, MEDIA_E_ARGUMENT, "MediaConfig: a field out of range");
     return MEDIA_OK;
 }
@@ -57,6 +57,7 @@ static int prepare(struct kf_engine *e, int folder, const MediaConfig *config, M
     if (!code) code = allocate(&e->arena, e->plan->table->arena_bytes, error);
     if (!code) code = allocate(&e->scratch, e->plan->table->scratch_bytes, error);
     if (!code) code = allocate(&e->operands, e->plan->most_operands * sizeof(void *), error);
+    if (!code && e->threads > 1) code = kf_pool_open(e->threads, e->plan->table->scratch_bytes, &e->pool, error);
     return code;
 }
 
@@ -67,6 +68,8 @@ int kf_engine_open(const char *path, const MediaConfig *config, struct kf_engine
     if (!kf_digest_works()) return kf_fail(error, MEDIA_E_SELF_TEST, "SHA-256 gives a wrong answer on this machine");
     struct kf_engine *e = kf_os_allocate(sizeof *e);
     if (!e) return kf_fail(error, MEDIA_E_NO_MEMORY, "no memory for an engine");
+    e->threads = config && config->threads ? config->threads : 1;
+    e->partitions = config && config->partitions ? config->partitions : 1;
     int folder = kf_os_open_folder(path);
     if (folder < 0) {
         code = folder == -KF_ENOENT ? kf_fail_about(error, MEDIA_E_NOT_FOUND, path, "no such folder")
@@ -80,12 +83,12 @@ int kf_engine_open(const char *path, const MediaConfig *config, struct kf_engine
         return code;
     }
     e->handle.handle = e;
-    e->partitions = config && config->partitions ? config->partitions : 1;
     *engine = e;
     return MEDIA_OK;
 }
 
 void kf_engine_close(struct kf_engine *e) {
+    kf_pool_close(e->pool); /* first: threads may use the rest */
     kf_plan_release(e->plan);
     kf_image_unload(&e->image);
     kf_release(&e->weights);

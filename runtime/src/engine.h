@@ -5,6 +5,7 @@
 #include "admit.h"
 #include "bundle.h"
 #include "image.h"
+#include "pool.h"
 
 struct kf_engine {
     MediaEngine handle; /* what the caller holds; points back here */
@@ -14,7 +15,8 @@ struct kf_engine {
     struct kf_bytes weights; /* read-only before its digest was taken */
     struct kf_bytes arena, scratch;
     struct kf_bytes operands; /* addresses of the operands of the running operation */
-    uint32_t partitions;
+    struct kf_pool *pool;    /* null: the caller is alone */
+    uint32_t threads, partitions;
     MediaError last;
 };
 

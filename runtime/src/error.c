@@ -1,6 +1,7 @@
 #include "error.h"
 
 #include "memory.h"
+#include "os.h"
 
 #define MOST_NAME 150u
 
@@ -46,7 +47,7 @@ int kf_fail_about(MediaError *error, int code, const char *name, const char *tex
 }
 
 int kf_fail_system(MediaError *error, const char *what, int64_t negative_errno) {
-    kf_fail(error, negative_errno == -12 ? MEDIA_E_NO_MEMORY : MEDIA_E_SYSTEM, "");
+    kf_fail(error, negative_errno == -KF_ENOMEM ? MEDIA_E_NO_MEMORY : MEDIA_E_SYSTEM, "");
     add_name(error, what);
     kf_add(error, ": errno ");
     kf_add_number(error, (uint64_t)-negative_errno);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define KF_ENOENT 2
+#define KF_ENOMEM 12
 #define KF_EINVAL 22
 
 enum { KF_READ = 1, KF_WRITE = 2, KF_EXEC = 4 };
@@ -44,5 +45,7 @@ void kf_os_set_auxv(const unsigned long *auxv); /* called by a program's start *
 int kf_os_fork(void);
 int kf_os_wait(int child);
 _Noreturn void kf_os_exit(int status);
+
+int kf_os_process(void); /* its number: another one in a child after fork */
 
 #endif

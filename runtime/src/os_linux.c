@@ -181,6 +181,8 @@ int kf_os_wait(int child) {
     return r == child ? status : -1;
 }
 
+int kf_os_process(void) { return (int)kf_syscall1(__NR_getpid, 0); }
+
 _Noreturn void kf_os_exit(int status) {
     for (;;) kf_syscall1(__NR_exit_group, status);
 }

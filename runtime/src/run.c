@@ -1,10 +1,11 @@
 /* One inference: check the caller's tensors, then run the operations in order. */
-#include "call.h"
 #include "cpu.h"
 #include "engine.h"
 #include "error.h"
 
 #define MAX_TENSOR_STRUCT 4096u
+#define LEAST_SHARE_BYTES 16384u
+#define SHARES_PER_THREAD 4u
 
 static int refuse(MediaError *error, int code, const struct kf_engine *e, const struct kf_tensor *n, const char *why) {
     char name[2] = {0, 0};
@@ -85,18 +86,22 @@ static void *address(const struct kf_engine *e, const struct kf_operand *p, cons
     return base + p->offset;
 }
 
-/* The w-th of n ranges of [0, parts), as even as can be; the same whatever runs them. */
-static int64_t cut(int64_t parts, uint32_t w, uint32_t n) { return parts / n * w + parts % n * w / n; }
+/* Into how many ranges an operation is cut for several threads: each touches so much memory that computing it takes
+ * longer than handing it over, and there are so many that who begins late leaves little to wait for.  Below 2 it is the
+ * caller's alone. */
+static uint32_t shares(const struct kf_engine *e, const struct kf_step *step) {
+    uint64_t most = e->threads * SHARES_PER_THREAD, worth = step->bytes / LEAST_SHARE_BYTES;
+    return e->pool ? (uint32_t)(worth < most ? worth : most) : 1;
+}
 
 static void run_step(struct kf_engine *e, const struct kf_step *step, const MediaTensor *inputs,
                      const MediaTensor *outputs) {
     void **operands = e->operands.at;
     for (uint64_t k = 0; k < step->n_operands; k++) operands[k] = address(e, &step->operands[k], inputs, outputs);
-    struct kf_ctx ctx = {operands, e->scratch.at};
-    for (uint32_t w = 0; w < e->partitions; w++) {
-        int64_t begin = cut(step->parts, w, e->partitions), end = cut(step->parts, w + 1, e->partitions);
-        if (begin < end) kf_call(step->function, &ctx, begin, end);
-    }
+    uint32_t shared = shares(e, step), ranges = shared > e->partitions ? shared : e->partitions;
+    if (ranges > step->parts) ranges = (uint32_t)step->parts;
+    struct kf_job job = {step->function, operands, step->parts, ranges};
+    kf_pool_run(shared > 1 && ranges > 1 ? e->pool : NULL, &job, e->scratch.at);
 }
 
 int kf_engine_run(struct kf_engine *e, const MediaTensor *inputs, MediaTensor *outputs, MediaError *error) {

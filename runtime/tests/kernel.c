@@ -1,9 +1,11 @@
-/* A kernel object written by hand for the tests of the loader: y = 2 * (x + w) on 1024 values, in two operations. */
+/* A kernel object written by hand for the tests of the loader: y = 2 * (x + w) on N values, in two operations. */
 #include <stddef.h>
 
 #include "kf_abi.h"
 
+#ifndef N
 #define N 1024
+#endif
 #ifndef KF_TEST_IR
 #define KF_TEST_IR KF_IR_VERSION
 #endif

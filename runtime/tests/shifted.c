@@ -1,4 +1,4 @@
-/* shifted FOLDER IN OUT PARTITIONS: an inference on memory as awkward as the interface allows.
+/* shifted FOLDER IN OUT PARTITIONS THREADS: an inference on memory as awkward as the interface allows.
  * Each tensor starts four bytes past a multiple of 64, between guards.  A first inference on NaN fills the arena with
  * them, then IN is read: all inputs one behind another; OUT gets all outputs in the same way.  Exit status 0; 1: a code
  * of the runtime on standard error; 2: files; 3: a guard was written. */
@@ -91,9 +91,10 @@ int program_main(int argc, char **argv) {
     MediaEngine *engine = 0;
     MediaConfig config = MEDIA_CONFIG_INIT;
     MediaError error = MEDIA_ERROR_INIT;
-    uint64_t partitions;
-    if (argc != 5 || !text_parse(argv[4], &partitions)) return 2;
+    uint64_t partitions, threads;
+    if (argc != 6 || !text_parse(argv[4], &partitions) || !text_parse(argv[5], &threads)) return 2;
     config.partitions = (uint32_t)partitions;
+    config.threads = (uint32_t)threads;
     int code = media_engine_open(argv[1], &config, &engine, &error);
     if (code) return failed(code, error.message);
     code = place_all(engine);

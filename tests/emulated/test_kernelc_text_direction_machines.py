@@ -31,3 +31,4 @@ def test_text_direction_is_hardened_and_right(name: str, tmp_path: Path) -> None
     assert found.shape == (1, 2)
     assert report.entries == len(built.program.kernels)
     assert found.tobytes() == built.run([image], partitions=5)[0].tobytes()
+    assert found.tobytes() == built.run([image], threads=3)[0].tobytes()

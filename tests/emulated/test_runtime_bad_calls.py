@@ -72,8 +72,8 @@ def test_the_processor_stops_an_unchecked_call_beside_a_landing_pad_where_it_can
     assert unchecked(without, "unchecked-middle") == (0, "ran\n")
 
 
-def test_a_call_from_a_thread(goal: Target) -> None:
-    program = device.program("thread_call", goal=goal)
+def test_a_call_in_a_thread_of_an_engine(goal: Target) -> None:
+    program = device.program("pool", goal=goal)
 
     assert call(goal, program, "good") == (0, "ran\n")
     assert call(goal, program, "other-type") == (TRAPS[goal.machine], "")

@@ -21,9 +21,16 @@ TARGET: Target = target.load("x86-64-v3")
 RUNTIME = runtime_build.source_root()
 N = 1024
 INCLUDES = ("include", "src", "program")
-WEIGHTS = array.array("f", [k / 4 for k in range(N)]).tobytes()
-INPUT = array.array("f", [float(k) for k in range(N)]).tobytes()
-EXPECTED = array.array("f", [2.5 * k for k in range(N)]).tobytes()
+
+
+def ramp(values: int, step: float) -> bytes:
+    """0, `step`, 2 `step`, ... in f32."""
+    return array.array("f", [step * k for k in range(values)]).tobytes()
+
+
+WEIGHTS = ramp(N, 0.25)
+INPUT = ramp(N, 1.0)
+EXPECTED = ramp(N, 2.5)
 """2 * (x + w), exact in f32."""
 
 
@@ -153,6 +160,14 @@ def objects(goal: Target = TARGET) -> tuple[Path, ...]:
 def tiny(goal: Target = TARGET) -> Tiny:
     """The payload of the plain hand-written kernel, built once."""
     return Tiny(kernels(_folder(), goal=goal), machine=MACHINES[goal.machine].elf_machine)
+
+
+@cache
+def large(goal: Target = TARGET) -> Tiny:
+    """The same kernel on so many values that several threads share its operations: 2.5 x for x = 0, 1, ..."""
+    values = 64 * N
+    machine = MACHINES[goal.machine].elf_machine
+    return Tiny(kernels(_folder(), [f"N={values}"], goal=goal), ramp(values, 0.25), machine=machine)
 
 
 @cache

@@ -32,13 +32,12 @@ class Built:
     library: Path
     bundle: Path
 
-    def run(self, inputs: Sequence[npt.ArrayLike], partitions: int = 1) -> list[Array]:
-        """Outputs of an inference by runtime/tests/shifted.c, every operation cut into `partitions` ranges."""
+    def run(self, inputs: Sequence[npt.ArrayLike], partitions: int = 1, threads: int = 1) -> list[Array]:
+        """Outputs of an inference by runtime/tests/shifted.c, every operation cut into `partitions` ranges at least."""
         given, made = self.bundle / "in.bin", self.bundle / "out.bin"
         given.write_bytes(b"".join(np.ascontiguousarray(value, "<f4").tobytes() for value in inputs))
-        answer = emulated.run(
-            self.goal, device.program("shifted", goal=self.goal), self.bundle, given, made, str(partitions)
-        )
+        program, numbers = device.program("shifted", goal=self.goal), (str(partitions), str(threads))
+        answer = emulated.run(self.goal, program, self.bundle, given, made, *numbers)
         assert answer.returncode == 0, f"status {emulated.status(answer)}: {answer.stderr}"
         graph = self.program.graph
         shapes = [graph.tensors[port.tensor].static_shape for port in graph.outputs]

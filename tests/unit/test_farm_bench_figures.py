@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from farm import bench, peak, processor
 from farm.bench import Question
-from farm.bench_child import Probe, interleave
+from farm.bench_child import Clocks, Probe, Times, interleave
 from farm.native import Runnable
 from farm.subject import Subject
 from kernelfarm.digest import Digest
@@ -30,6 +31,7 @@ def measured(ours_ns: int, peer_ns: int, *, peak_gflops: float = 100.0, holds: b
     agreement = {"output": "y", "holds": holds, "max_abs_error": 2e-6, "text": "output 'y' is wrong"}
     return {
         "best_ns": {"ours": ours_ns, "onnxruntime": peer_ns},
+        "cpu_ns": {"ours": 2.0 * ours_ns, "onnxruntime": 3.0 * peer_ns},
         "peak_gflops": peak_gflops,
         "agreements": [agreement],
         "versions": {"onnxruntime": "1.32.0"},
@@ -38,7 +40,7 @@ def measured(ours_ns: int, peer_ns: int, *, peak_gflops: float = 100.0, holds: b
 
 def test_figures_are_milliseconds_gflops_share_of_peak_and_ratio():
     # 50 MFLOP in 1 ms are 50 GF/s, half of a peak of 100; the peer takes 2 ms
-    report = bench.judge(subject(50_000_000), QUESTION, 0, measured(1_000_000, 2_000_000))
+    report = bench.judge(subject(50_000_000), QUESTION, (0,), measured(1_000_000, 2_000_000))
 
     assert (report.ours.milliseconds, report.ours.gflops, report.ours.share_of_peak) == (1.0, 50.0, 0.5)
     assert report.peers[0].gflops == 25.0
@@ -46,8 +48,17 @@ def test_figures_are_milliseconds_gflops_share_of_peak_and_ratio():
     assert (report.status, report.to_json()["ratio_best"]) == (Status.DONE, 0.5)
 
 
+def test_of_several_threads_the_peak_is_that_of_their_cores():
+    # 150 MFLOP in 1 ms are above the peak of one core of 100, not above that of two
+    report = bench.judge(subject(150_000_000), replace(QUESTION, threads=2), (0, 3), measured(1_000_000, 2_000_000))
+
+    assert (report.peak_gflops, report.ours.share_of_peak, report.faults) == (200.0, 0.75, ())
+    assert (report.ours.cpu_milliseconds, report.peers[0].cpu_milliseconds) == (2.0, 6.0)
+    assert (report.to_json()["threads"], report.to_json()["cores"]) == (2, [0, 3])
+
+
 def test_a_wrong_output_makes_every_figure_invalid():
-    report = bench.judge(subject(50_000_000), QUESTION, 0, measured(1_000_000, 2_000_000, holds=False))
+    report = bench.judge(subject(50_000_000), QUESTION, (0,), measured(1_000_000, 2_000_000, holds=False))
 
     assert report.status is Status.BAD
     assert report.to_json()["ratio_best"] is None
@@ -59,7 +70,7 @@ def test_a_wrong_output_makes_every_figure_invalid():
     ("ours_ns", "peer_ns", "who"), [(400_000, 1_000_000, "ours"), (1_000_000, 400_000, "onnxruntime")]
 )
 def test_a_figure_above_the_peak_of_the_core_is_invalid(ours_ns: int, peer_ns: int, who: str):
-    report = bench.judge(subject(50_000_000), QUESTION, 0, measured(ours_ns, peer_ns))
+    report = bench.judge(subject(50_000_000), QUESTION, (0,), measured(ours_ns, peer_ns))
 
     assert report.faults == (f"{who} reaches 125.0 GF/s, above the peak of this core, 100.0 GF/s",)
 
@@ -84,10 +95,12 @@ def test_sides_take_turns_and_the_peak_is_probed_around_every_round():
         said.append("peak")
         return float(len(said))
 
-    best, peak_gflops = interleave({"a": side("a", 4_000_000), "b": side("b", 2_000_000)}, probe, 2, clock)
+    clocks = Clocks(clock, lambda: 3 * now, lambda: None)
+    times, peak_gflops = interleave({"a": side("a", 4_000_000), "b": side("b", 2_000_000)}, probe, 2, clocks)
 
     assert said == ["a", "b", "peak", "a", "b", "a", "peak", "a", "b", "a", "peak"]
-    assert best == {"a": 4_000_000, "b": 2_000_000}
+    # five turns of three or of five inferences, on three busy cores
+    assert times == {"a": Times(4_000_000, 5 * 36_000_000, 15), "b": Times(2_000_000, 5 * 30_000_000, 25)}
     assert peak_gflops == 11.0
 
 
@@ -96,10 +109,12 @@ def test_sides_take_turns_and_the_peak_is_probed_around_every_round():
     [
         (Question(Path("n"), "x86-64-v3", against=("tvm",)), "Known: onnxruntime."),
         (Question(Path("n"), "x86-64-v3", against=()), "Known: onnxruntime."),
-        (Question(Path("n"), "x86-64-v3", threads=4), "Use --threads 1."),
+        (Question(Path("n"), "x86-64-v3", threads=4), "Use --threads 3 or fewer."),
+        (Question(Path("n"), "x86-64-v3", threads=0), "Use --threads 3 or fewer."),
     ],
 )
-def test_what_cannot_be_measured_is_wrong_usage(question: Question, next_step: str):
+def test_what_cannot_be_measured_is_wrong_usage(question: Question, next_step: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 4, 5})
     with pytest.raises(FarmError) as raised:
         bench._require_measurable(question)
 

@@ -11,7 +11,7 @@ import pytest
 
 from farm import native
 from farm.cases import TensorSpec
-from farm.engine import Engine, TensorInfo
+from farm.engine import MAX_THREADS, Engine, TensorInfo
 from farm.native import NotRunnableError, Runnable
 from kernelfarm.errors import Code, FarmError, Status
 from tests.support import device
@@ -88,11 +88,12 @@ def test_a_damaged_payload_is_a_coded_error_with_the_device_s_reason(tmp_path: P
     assert "digest" in raised.value.why
 
 
-def test_the_library_describes_its_tensors_and_computes_in_place(tmp_path: Path):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_library_describes_its_tensors_and_computes_in_place(tmp_path: Path, threads: int):
     one = ready(tmp_path, device.tiny())
     out = np.zeros(SHAPE, np.float32)
 
-    with Engine(one.library, one.layout, one.target) as engine:
+    with Engine(one.library, one.layout, one.target, threads) as engine:
         assert engine.inputs == (TensorInfo("x", SHAPE),)
         assert engine.outputs == (TensorInfo("y", SHAPE),)
         engine.bind({"x": FED}, {"y": out})()
@@ -100,12 +101,15 @@ def test_the_library_describes_its_tensors_and_computes_in_place(tmp_path: Path)
     assert np.array_equal(out, EXPECTED)
 
 
-def test_the_library_refuses_an_unknown_target_and_another_shape(tmp_path: Path):
+def test_the_library_refuses_an_unknown_target_too_many_threads_and_another_shape(tmp_path: Path):
     one = ready(tmp_path, device.tiny())
 
     with pytest.raises(FarmError) as raised:
         Engine(one.library, one.layout, "nothing")
     assert (raised.value.code, raised.value.detail) == (Code.ENGINE_FAILED, {"code": 15})
+    with pytest.raises(FarmError) as raised:
+        Engine(one.library, one.layout, one.target, MAX_THREADS + 1)
+    assert (raised.value.code, raised.value.detail) == (Code.ENGINE_FAILED, {"code": 1})
 
     with Engine(one.library, one.layout, one.target) as engine, pytest.raises(FarmError) as raised:
         engine.bind({"x": FED[:, :-1]}, {"y": FED})

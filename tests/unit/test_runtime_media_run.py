@@ -77,6 +77,8 @@ def test_repeat_prints_the_times_of_the_runs(bundle: Path, x: Path) -> None:
         (["a", "--repeat", "0"], "--repeat: its value is out of range"),
         (["a", "--repeat", "1e3"], "--repeat: its value is out of range"),
         (["a", "--partitions", "-1"], "--partitions: its value is out of range"),
+        (["a", "--threads", "0"], "--threads: its value is out of range"),
+        (["a", "--threads", "65"], "--threads: its value is out of range"),
         (["a", "--target", "t", "--target", "t"], "--target: its value is out of range or given twice"),
     ],
 )

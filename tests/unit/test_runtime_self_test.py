@@ -50,7 +50,7 @@ def other_value(case: int, element: int, value: float) -> Golden:
     return replace(vectors(), cases=tuple(cases))
 
 
-@pytest.mark.parametrize("more", [(), ("--partitions", "7")])
+@pytest.mark.parametrize("more", [(), ("--partitions", "7"), ("--threads", "3")])
 def test_good_kernels_pass_and_the_largest_error_is_told(tmp_path: Path, more: tuple[str, ...]) -> None:
     status, said, errors = self_test(tmp_path, with_golden(), *more)
 
