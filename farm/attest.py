@@ -18,6 +18,7 @@ from signing import dsse
 from signing.client import Signer
 from signing.keys import PublicKey
 from signing.licences import LICENCES
+from signing.release import verdicts_named
 from signing.statement import SIGNATURE, Statement
 
 
@@ -36,7 +37,7 @@ def is_own(view: BundleView, public: PublicKey) -> bool:
 def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
     """Sign the statements about the bundle in `root` and add them; returns how many were not there yet.
 
-    Of a licence verdict a payload has one: a new one takes the place of the old one.
+    A new licence verdict takes the place of the one before, but never of one that the release rests on: that stays.
     All or nothing: the bundle is staged beside `root`, its statements verified, and renamed. One caller at a time.
     Where `root` is a link, the bundle that it leads to gets them, and the link stays.
     Raises `FarmError` for a bundle that does not verify under the signer's key, SIGNER_* when it refuses, class
@@ -44,14 +45,20 @@ def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
     """
     root = root.resolve()
     view = oci_bundle.read(root).require()
-    present = {_open(view, item.envelope, signer.public) for item in view.attestations}
-    wanted = [item for item in statements if item.encode() not in present]
-    if not wanted:
+    present = {item.descriptor.digest: _open(view, item.envelope, signer.public) for item in view.attestations}
+    named = verdicts_named(present.values())
+    kept = [
+        item
+        for item in view.attestations
+        if (said := present[item.descriptor.digest]).identity in named or not _superseded(said, statements)
+    ]
+    known = {said.identity for said in present.values()}
+    wanted = [item for item in statements if item.identity not in known]
+    if not wanted and len(kept) == len(view.attestations):
         return 0
-    sealed = signer.sign(root, wanted)
+    sealed = signer.sign(root, wanted) if wanted else []
     with files.coded("the bundle could not be written", root), files.temp_folder(root.parent) as staged:
         _copy(root, staged)
-        kept = [item for item in view.attestations if not _superseded(view, item, wanted)]
         _drop(staged, [item for item in view.attestations if item not in kept])
         _add(view, staged, kept, wanted, sealed)
         require_trusted(staged, signer)
@@ -59,8 +66,8 @@ def attach(root: Path, statements: Sequence[Statement], signer: Signer) -> int:
     return len(wanted)
 
 
-def _open(view: BundleView, envelope: Descriptor, public: PublicKey) -> bytes:
-    return dsse.open_sealed(view.folder.read_blob(envelope), public, oci.blob_name(envelope.digest)).encode()
+def _open(view: BundleView, envelope: Descriptor, public: PublicKey) -> Statement:
+    return dsse.open_sealed(view.folder.read_blob(envelope), public, oci.blob_name(envelope.digest))
 
 
 def _copy(root: Path, staged: Path) -> None:
@@ -82,11 +89,10 @@ def _link(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-def _superseded(view: BundleView, item: AttestationView, statements: Sequence[Statement]) -> bool:
-    judged = {subject.digest for one in statements if one.predicate_type == LICENCES for subject in one.subjects}
-    if item.subject not in judged:
-        return False
-    return dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type == LICENCES
+def _superseded(said: Statement, statements: Sequence[Statement]) -> bool:
+    """Whether it is a verdict about a payload that another of these statements judges."""
+    judged = {one.subjects: one.identity for one in statements if one.predicate_type == LICENCES}
+    return said.predicate_type == LICENCES and judged.get(said.subjects, said.identity) != said.identity
 
 
 def _drop(staged: Path, items: Sequence[AttestationView]) -> None:

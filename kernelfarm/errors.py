@@ -209,6 +209,7 @@ class Code(Enum):
     RELEASE_EXISTS = ("FARM-E1010", Status.REFUSED, "the version is published with other content")
     RELEASE_UNKNOWN = ("FARM-E1011", Status.BAD, "no such release is published")
     RELEASE_WITHDRAWN = ("FARM-E1012", Status.REFUSED, "the release is withdrawn")
+    RELEASE_NOT_COMPARED = ("FARM-E1013", Status.REFUSED, "a release was not compared with the one published before it")
     REFERENCE_INVALID = ("FARM-E1020", Status.USAGE, "not a reference to a registry")
     MANIFEST_MISSING = ("FARM-E1021", Status.BAD, "the registry does not hold a document")
     MANIFEST_REPLACED = ("FARM-E1022", Status.BAD, "a document of the registry is not what its digest says")

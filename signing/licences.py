@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelfarm.digest import Digest
+from signing.release import verdicts_named
 from signing.statement import Statement, Subject, invalid
 
 LICENCES = "urn:kernel-farm:licences:1"
@@ -16,6 +17,16 @@ VERDICT = "licence-verdict/1"
 def statement(verdict: Mapping[str, Any], name: str, payload: Digest) -> Statement:
     """The statement of a verdict (its JSON object) about a payload; `name` is that payload's, "model/target"."""
     return Statement((Subject(name, payload),), LICENCES, verdict)
+
+
+def counting(statements: Mapping[str, Statement]) -> dict[Digest, str]:
+    """The verdict that counts of each payload, by its file, among statements by theirs.
+
+    Of two that is the one that the release does not rest on: it was made later.
+    """
+    named = verdicts_named(statements.values())
+    last = sorted(statements, key=lambda name: statements[name].identity not in named)
+    return {statements[name].subjects[0].digest: name for name in last if statements[name].predicate_type == LICENCES}
 
 
 def describe(found: Statement) -> str:

@@ -6,15 +6,16 @@ names the digest of the statement before it, so that none can be taken out or ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from kernelfarm import canonical, digest
+from kernelfarm import canonical
 from kernelfarm.digest import Digest
 from signing.statement import Statement, Subject, invalid, read_whole
 
-RELEASE = "urn:kernel-farm:release:1"
+RELEASE = "urn:kernel-farm:release:2"
 LOG_ENTRY = "urn:kernel-farm:release-log-entry:1"
 
 
@@ -30,11 +31,23 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """A payload and its agreeing builds, the original first."""
+    """A payload, its agreeing builds, the original first, and the digest of the statement that judged its licences.
+
+    That verdict names the waivers it rests on by their digests.
+    """
 
     target: str
     payload: Digest
     builds: tuple[Build, ...]
+    verdict: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the channel demanded of licence verdicts: that each allows, else that none denies; by which policies."""
+
+    allowed: bool
+    policies: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Source:
 class Release:
     """Why a bundle may bear its version. `level` is what the comparison demanded, `reasons` say why."""
 
-    SCHEMA: ClassVar[str] = "release/1"
+    SCHEMA: ClassVar[str] = "release/2"
     name: str
     version: str
     channel: str
@@ -65,6 +78,7 @@ class Release:
     reasons: tuple[str, ...]
     before: Before | None
     source: Source
+    licences: Demand
     payloads: tuple[Agreed, ...]
 
     def statement(self, bundle: Digest) -> Statement:
@@ -81,6 +95,17 @@ class Release:
             name,
             "its release statement is malformed",
         )
+
+
+def released_of(statements: Iterable[Statement]) -> Release | None:
+    """The release statement among those of a bundle."""
+    return next((Release.from_statement(item, "") for item in statements if item.predicate_type == RELEASE), None)
+
+
+def verdicts_named(statements: Iterable[Statement]) -> frozenset[Digest]:
+    """The licence verdicts that the release among these statements rests on, by their digests; none without one."""
+    found = released_of(statements)
+    return frozenset() if found is None else frozenset(item.verdict for item in found.payloads)
 
 
 class Deed(Enum):
@@ -117,7 +142,7 @@ class LogEntry:
     @property
     def identity(self) -> Digest:
         """The digest that the next entry names: of the statement, whose signature may be made anew."""
-        return digest.of_bytes(self.statement().encode())
+        return self.statement().identity
 
     @classmethod
     def from_statement(cls, statement: Statement, name: str) -> LogEntry:

@@ -64,6 +64,11 @@ class Statement:
         """The canonical bytes that are signed."""
         return canonical.dumps(self.to_json())
 
+    @property
+    def identity(self) -> Digest:
+        """The digest by which other statements name it: of what is said, as its signature may be made anew."""
+        return digest.of_bytes(self.encode())
+
     @classmethod
     def decode(cls, data: bytes, name: str) -> Statement:
         """The statement in canonical bytes; raises `FarmError` ATTESTATION_INVALID naming the file `name`."""

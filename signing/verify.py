@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kernelfarm import digest, nouns, oci
+from kernelfarm import nouns, oci
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from signing import comparison, licences
 from signing.comparison import COMPARISON
 from signing.facts import BundleFacts
 from signing.licences import LICENCES
-from signing.release import LOG_ENTRY, RELEASE, LogEntry, Release
+from signing.release import LOG_ENTRY, RELEASE, LogEntry, Release, verdicts_named
 from signing.statement import PROVENANCE, SIGNATURE, Provenance, Statement, invalid
 
 
@@ -104,20 +104,25 @@ def _require_licences(statement: Statement, facts: BundleFacts, name: str) -> No
 def require_complete(statements: Mapping[str, Statement], facts: BundleFacts) -> None:
     """Raises `FarmError` unless there is one signature and one provenance for each payload. Keys are file names.
 
-    There may be a licence verdict for each payload, any number of comparisons, each of the recipe that the payload's
-    provenance gives, and one release statement, whose builds must all be there: a registry that hides one does not get
-    away with it.
+    There may be any number of comparisons, each of the recipe that the payload's provenance gives, and one release
+    statement. What that rests on must all be there, builds and licence verdicts: a registry that hides one does not get
+    away with it. Of verdicts that no release rests on a payload has at most one: the last.
     """
+    named = verdicts_named(statements.values())
     signatures = sorted(name for name, item in statements.items() if item.predicate_type == SIGNATURE)
     _require_one(signatures, "index.json", "signature of the bundle")
     for payload in facts.payloads:
         found = sorted(name for name, item in statements.items() if _is_about(item, PROVENANCE, payload.digest))
         _require_one(found, oci.blob_name(payload.digest), f"provenance of the payload of {payload.target}")
-        judged = sorted(name for name, item in statements.items() if _is_about(item, LICENCES, payload.digest))
+        judged = sorted(
+            name
+            for name, item in statements.items()
+            if _is_about(item, LICENCES, payload.digest) and item.identity not in named
+        )
         if judged:
             _require_one(judged, oci.blob_name(payload.digest), f"licence verdict of the payload of {payload.target}")
     _require_same_recipe(statements)
-    _require_evidence(statements)
+    require_evidence(statements)
 
 
 def _require_same_recipe(statements: Mapping[str, Statement]) -> None:
@@ -133,8 +138,9 @@ def _require_same_recipe(statements: Mapping[str, Statement]) -> None:
                 raise _foreign(name, f"it is a rebuild by another recipe, {found.recipe_key}", found.original)
 
 
-def _require_evidence(statements: Mapping[str, Statement]) -> None:
-    present = {digest.of_bytes(item.encode()): item for item in statements.values()}
+def require_evidence(statements: Mapping[str, Statement]) -> None:
+    """Raises `FarmError` SIGNATURE_MISSING where something is not there that the release among these rests on."""
+    present = {item.identity: item for item in statements.values()}
     releases = sorted(name for name, item in statements.items() if item.predicate_type == RELEASE)
     if logged := sorted(name for name, item in statements.items() if item.predicate_type == LOG_ENTRY):
         raise invalid(logged[0], "it is an entry of a registry's log, which is no part of a bundle")
@@ -142,11 +148,17 @@ def _require_evidence(statements: Mapping[str, Statement]) -> None:
         _require_one(releases, "index.json", "release statement")
     for name in releases:
         for item in Release.from_statement(statements[name], name).payloads:
-            for build in item.builds:
-                said = present.get(build.statement)
-                if said is None or [subject.digest for subject in said.subjects] != [item.payload]:
-                    what = f"the statement of {build.worker} about the payload of {item.target} is missing"
-                    why = f"the release rests on it ({build.statement})"
+            rests_on = {
+                **{build.statement: f"statement of {build.worker} about" for build in item.builds},
+                item.verdict: "licence verdict of",
+            }
+            for wanted, kind in rests_on.items():
+                said = present.get(wanted)
+                judges = said is not None and said.predicate_type == LICENCES
+                about = said is not None and [subject.digest for subject in said.subjects] == [item.payload]
+                if not about or judges != (wanted == item.verdict):
+                    what = f"the {kind} the payload of {item.target} is missing"
+                    why = f"the release rests on it ({wanted})"
                     raise FarmError(Code.SIGNATURE_MISSING, what, why, detail={"file": name})
 
 

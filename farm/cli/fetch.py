@@ -18,7 +18,7 @@ Examples:
 A fetch that was interrupted goes on where it stopped. With --offline what lies in the folder is verified, and nothing
 is asked of the network.
 
-Exit status: 0 all there and verified, 1 something is bad, 3 not here or not reachable, 4 withdrawn."""
+Exit status: 0 all there and verified, 1 something is bad, 3 not here or not reachable, 4 withdrawn or denied."""
 
 
 @click.command("fetch", cls=Command, epilog=EPILOG)

@@ -32,8 +32,9 @@ Exit status: 0 published (or published already), 1 the bundle or the log is bad,
 def command(bundle: Path, repository: str, key: str, as_json: bool) -> None:
     """Bring BUNDLE, a release, into an OCI registry with its attestations, under the tag of its version.
 
-    Refused are: a bundle that was not released, a version that is published with other content, withdrawn, or not
-    after all others, and a repository whose log or tags somebody changed.
+    Refused are: a bundle that was not released, or whose licences or builds do not hold today what its channel
+    demanded; a version that is published with other content, withdrawn, not after all others, or not compared with
+    the one before it there; and a repository whose log or tags somebody changed.
     """
     from farm import config
     from farm.registry import publishing, reference

@@ -26,7 +26,8 @@ Examples:
 \b
 What is compared: tensor names, types and shapes, targets, CPU features, IR version, ABI, API and the expected
 answers. A dropped target, another tensor or a higher demand is major; a new target or other answers minor; other
-bytes behind the same interface patch. A lower bump is refused.
+bytes behind the same interface patch. A lower bump is refused. It is compared with the last final release on record
+here, or with --against: a repository takes only what was compared with its own last one.
 
 \b
 The channel "stable" demands every target of this farm, from a sandbox, allowed licences and a final version; "preview"
@@ -59,7 +60,9 @@ _WORD = re.compile(r"[A-Za-z][0-9A-Za-z-]{0,31}")
 @click.option("--channel", default="stable", show_default=True, help="What is demanded of it.")
 @click.option("--channels", type=click.Path(path_type=Path), help="A file of channels in place of those built in.")
 @click.option(
-    "--against", metavar="BUNDLE|REGISTRY/REPOSITORY", help="The last release, where this farm did not make it."
+    "--against",
+    metavar="BUNDLE|REGISTRY/REPOSITORY",
+    help="What was published: compare with the last release there, whatever this farm has on record.",
 )
 @click.option("--out", default="releases", show_default=True, type=click.Path(path_type=Path), help="Where it goes.")
 @click.option("--key", default="default", show_default=True, help="Name of the signing key.")

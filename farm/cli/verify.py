@@ -32,7 +32,7 @@ A policy of your own is a TOML file; every key but the first is optional:
   tools = { ziglang = "0.17.0" }                    versions that must have been used
 
 Exit status: 0 verified, 1 bad (each line names the file), 2 wrong usage or no such key, 3 a check could not be
-made on this machine, 4 refused by the policy."""
+made on this machine, 4 refused by the policy, withdrawn, or a release that something signed speaks against."""
 
 
 @click.command("verify", cls=Command, epilog=EPILOG)
@@ -56,13 +56,15 @@ def command(
 
     Every byte of the folder must be named by a document, every document and file whole, the signature and each
     payload's provenance made with the key and about these very bytes, and the linked kernels what the bundle says of
-    them. In a registry also its signed release log, which says what each tag means and what was withdrawn.
+    them. A released bundle that a signed licence verdict denies, or a signed rebuild contradicts, is refused. In a
+    registry also its signed release log holds, which says what each tag means and what was withdrawn.
     """
     from farm import policy as policies
     from farm.registry import reference
-    from farm.release import reports
+    from farm.release import reports, standing
+    from farm.release.release import open_all
     from farm.verify import verify_bundle
-    from kernelfarm import paths
+    from kernelfarm import oci_bundle, paths
     from signing import keys
 
     if (key is None) == (not no_signature):
@@ -78,6 +80,8 @@ def command(
         report = consumer.verify_reference(paths.home(), reference.parse(bundle), public, policy=demands)
     else:
         report = verify_bundle(Path(bundle), public, policy=demands)
+        if report.ok and public is not None:
+            standing.check(report, open_all(oci_bundle.read(Path(bundle)).require(), public))
     reports.write(report, "farm verify", junit=junit, sarif=sarif)
     if as_json:
         output.print_json(report.to_json())

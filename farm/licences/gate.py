@@ -30,6 +30,7 @@ SCANS = "licences"
 """Folder of recorded scans, in the part of the farm's state that may be deleted."""
 
 _SHORT = 12
+_RENEW = "Have the waiver renewed (`farm waive`) and judge again. "
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _with_ended(item: Finding, ended: Mapping[Digest, Signed]) -> Finding:
         return item
     old = ended[item.key]
     reason = f"{item.reason}; a waiver of {old.keyid} expired on {old.waiver.expires}"
-    return replace(item, reason=reason, remedy=f"Have the waiver renewed (`farm waive`). {item.remedy}")
+    return replace(item, reason=reason, remedy=f"{_RENEW}{item.remedy}")
 
 
 def _with_others(item: Finding, foreign: Mapping[Digest, Foreign]) -> Finding:
@@ -132,18 +133,15 @@ def from_statement(found: Statement, name: str) -> Verdict:
 
 
 def verdicts(statements: Mapping[str, Statement]) -> dict[Digest, Verdict]:
-    """The verdicts among statements (by file), by payload; raises as `from_statement`."""
-    return {
-        item.subjects[0].digest: from_statement(item, name)
-        for name, item in sorted(statements.items())
-        if item.predicate_type == licences.LICENCES
-    }
+    """The verdicts that count among statements (by file), by payload; raises as `from_statement`."""
+    found = licences.counting(statements)
+    return {payload: from_statement(statements[name], name) for payload, name in found.items()}
 
 
 def refuse_denied(found: Verdict, day: str, what: str) -> None:
     """Raise `FarmError` LICENCE_DENIED for the worst finding that is open on a day and is a denial."""
     if found.on(day) is Decision.DENY:
-        raise refusal(found.open_findings(day), what)
+        raise refusal(found, day, what)
 
 
 def summary(found: Sequence[Verdict], day: str) -> str:
@@ -151,6 +149,11 @@ def summary(found: Sequence[Verdict], day: str) -> str:
     worst = max((one.on(day) for one in found), key=lambda item: item.severity, default=Decision.ALLOW)
     count = len({item.key for one in found for item in one.open_findings(day)})
     return worst.value if not count else f"{worst.value}: {count} finding{'s' if count > 1 else ''}"
+
+
+def counting(policies: Collection[Digest]) -> tuple[Digest, ...]:
+    """The policies whose verdicts count where a channel lists these: without any the farm's own. Sorted."""
+    return tuple(sorted(policies)) or (policy.own().digest,)
 
 
 def judged(
@@ -161,7 +164,7 @@ def judged(
     Raises `FarmError` LICENCE_REVIEW for a payload that nobody judged, or not under one of these: a verdict that is
     taken away, or made by a policy of somebody's own, must not be as good as one that allows.
     """
-    counting = frozenset(policies) or {policy.own().digest}
+    wanted = counting(policies)
     known = verdicts(statements)
     found = {}
     for payload in view.payloads:
@@ -170,11 +173,11 @@ def judged(
             advice = "Run `farm licences BUNDLE --scan` first."
             raise FarmError(Code.LICENCE_REVIEW, f"nobody judged the licences of {what}", next_step=advice)
         one = known[payload.digest]
-        if one.policy not in counting:
+        if one.policy not in wanted:
             raise FarmError(
                 Code.LICENCE_REVIEW,
                 f"the licences of {what} were judged by a policy that does not count here",
-                f"its digest is {one.policy}; what counts is {', '.join(sorted(counting))}",
+                f"its digest is {one.policy}; what counts is {', '.join(wanted)}",
                 "Run `farm licences BUNDLE --again` without --licence-policy, or with one that counts.",
                 {"policy": one.policy},
             )
@@ -201,7 +204,7 @@ def require(view: BundleView, statements: Mapping[str, Statement], day: str, pol
     found = judged(view, statements, policies)
     for target, one in found.items():
         if one.on(day) is not Decision.ALLOW:
-            raise refusal(one.open_findings(day), f"the payload of {target}")
+            raise refusal(one, day, f"the payload of {target}")
     until = [one.expires for one in found.values() if one.expires]
     return f"{len(found)} payloads allowed{f' until {min(until)}' if until else ''}{_under(found)}"
 
@@ -211,17 +214,19 @@ def _under(found: Mapping[str, Verdict]) -> str:
     return f" by policy {', '.join(names)}" if names else ""
 
 
-def refusal(findings: Sequence[Finding], what: str) -> FarmError:
-    """The error of findings, the worst first: it names file, rule and remedy."""
+def refusal(found: Verdict, day: str, what: str) -> FarmError:
+    """The error of what is open on a day, by the worst finding: file, rule and remedy, and the waiver that ended."""
+    findings = found.open_findings(day)
     first = findings[0]
+    ended = next((item for item in found.waivers if item.digest == first.waiver), None)
     denied = first.decision is Decision.DENY
     place = f"{first.material} {first.file}".strip()
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return FarmError(
         Code.LICENCE_DENIED if denied else Code.LICENCE_REVIEW,
         f"the licences of {what} {'are refused' if denied else 'want a review'}: {place}",
-        f"{first.reason}{more}",
-        first.remedy,
+        f"{first.reason}{'' if ended is None else f'; a waiver of {ended.keyid} expired on {ended.expires}'}{more}",
+        f"{'' if ended is None else _RENEW}{first.remedy}",
         {"file": first.file or first.material, "rule": first.rule, "findings": [item.key for item in findings[:64]]},
     )
 

@@ -5,7 +5,7 @@ Everything rests on a public key: the log that gives a tag its meaning is signed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,18 +18,20 @@ from farm.registry.log import Head, ReleaseLog
 from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.registry.transfer import Say, silent
-from farm.release import facts
+from farm.release import facts, standing
 from farm.release.compatibility import Interface
 from farm.release.record import Released
-from farm.release.release import Past, open_all, released_of, require_good
+from farm.release.release import Past, open_all, require_good
 from farm.release.versions import compared_with, parse
 from farm.verify import PayloadCheck, Report, verify_bundle
 from kernelfarm import canonical, digest, files, nouns, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
+from signing import verify
 from signing.keys import PublicKey
-from signing.release import LogEntry, Release
+from signing.release import LogEntry, Release, released_of
+from signing.statement import Statement
 
 LOCKFILE = "farm.lock"
 _TURN_S = 600.0
@@ -163,7 +165,8 @@ def verify_reference(
             report.checks += whole.checks
         if report.ok:
             with report.check("released", str(place)) as say:
-                say(f"for the channel {require_released(folder, public).channel}")
+                released = require_standing(statements_in(folder, public))
+                say(f"for the channel {released.channel}; nothing that is signed speaks against it")
     if report.ok:
         with report.check("name", place.place) as say:
             _require_named(one.entry, report)
@@ -175,9 +178,25 @@ def verify_reference(
     return report
 
 
-def require_released(folder: Path, public: PublicKey) -> Release:
-    """The release statement of a verified bundle; raises `FarmError` SIGNATURE_MISSING: a registry may hide it."""
-    found = released_of(open_all(oci_bundle.read(folder).require(), public))
+def statements_in(folder: Path, public: PublicKey) -> dict[str, Statement]:
+    """The statements of a verified bundle."""
+    return standing.by_name(open_all(oci_bundle.read(folder).require(), public))
+
+
+def require_standing(statements: Mapping[str, Statement]) -> Release:
+    """The release statement among those of a bundle, which has all that it rests on, and against which nothing speaks.
+
+    Raises `FarmError` as `require_released` and `standing.require`, SIGNATURE_MISSING.
+    """
+    found = require_released(statements)
+    verify.require_evidence(statements)
+    standing.require(statements.values())
+    return found
+
+
+def require_released(statements: Mapping[str, Statement]) -> Release:
+    """The release statement among those of a bundle; raises `FarmError` SIGNATURE_MISSING: a registry may hide it."""
+    found = released_of(statements.values())
     if found is None:
         what, why = "there is no release statement of the bundle", "all that is published has one"
         raise FarmError(Code.SIGNATURE_MISSING, what, why, detail={"file": "index.json"})
@@ -191,7 +210,8 @@ def _require_named(entry: LogEntry, report: Report) -> None:
 
 
 def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: Lockfile | None = None) -> Lockfile:
-    """The lock file of these references. Raises as `resolve`, RELEASE_WITHDRAWN, USAGE for two of one name.
+    """The lock file of these references. Raises as `resolve` and `require_standing`, RELEASE_WITHDRAWN, USAGE for two
+    of one name.
 
     `before` is the lock file that it replaces: no log may lack what that saw of it.
     """
@@ -202,6 +222,7 @@ def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: 
         one = resolve(home, place, public, seen=seen.get(place.place))
         if withdrawn := one.log.withdrawn(one.entry.tag):
             raise publishing.withdrawn_error(withdrawn, place.place)
+        require_standing(transfer.statements_of(one.remote, one.entry.digest, public))
         if one.entry.name in made:
             what = f"two references mean the model {one.entry.name!r}"
             raise FarmError(Code.USAGE, what, f"{made[one.entry.name].source} and {place}", "Lock one of them.")
@@ -290,6 +311,8 @@ def _fetch(
         one = resolve(home, place, public, seen=head, origin=origin if origin.place != place.place else None)
         if (withdrawn := one.log.withdrawn(one.entry.tag)) and not withdrawn_too:
             raise publishing.withdrawn_error(withdrawn, place.place)
+        if present:  # what is fetched anew is looked at whole
+            require_standing(transfer.statements_of(one.remote, item.digest, public))
     if not present:
         if offline:
             what = f"{item.name} {item.version} is not in {out}"
@@ -321,7 +344,7 @@ def _is(folder: Path, wanted: Digest, *, damaged_too: bool) -> bool:
 def _require_good(folder: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
     report = verify_bundle(folder, public, check_payload=check_payload)
     require_good(report)
-    require_released(folder, public)
+    require_standing(statements_in(folder, public))
     said = (report.name, report.version, report.digest, tuple(sorted(report.payloads.items())))
     if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
         what = f"{folder} is not what the lock file names"
@@ -349,7 +372,7 @@ def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
         with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
             transfer.pull(remote, entry.digest, public, folder)
             view = oci_bundle.read(folder).require()
-            channel = require_released(folder, public).channel
+            channel = require_released(statements_in(folder, public)).channel
             releases.append(Released(entry.version, entry.digest, channel, facts.interface_of(view)))
             goldens |= facts.goldens_of(view)
     return Past(tuple(releases), goldens)

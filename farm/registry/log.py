@@ -66,6 +66,18 @@ class ReleaseLog:
         ]
         return max(good, key=_version, default=None)
 
+    def before(self, version: Version) -> LogEntry | None:
+        """The last final release before a version: what that one is compared with.
+
+        Withdrawn ones too: who has one is who most needs to know what the next release changes.
+        """
+        lower = [
+            item
+            for item in self.entries
+            if item.deed is Deed.PUBLISH and not _version(item).prerelease and _version(item) < version
+        ]
+        return max(lower, key=_version, default=None)
+
     def encode(self) -> bytes:
         """The bytes that lie in the registry: a signed entry per line, as canonical JSON has no line ends."""
         return b"".join(line + b"\n" for line in self.sealed)

@@ -1,8 +1,8 @@
 """`farm publish` and `farm withdraw`: what writes to a repository's release log, one at a time.
 
 The lock is this farm's: it lies beside the key that signs the log, and only who has that key can write to it. Order:
-the bundle's bytes, a look whether a consumer could verify them there, the log entry, the tag. Broken off anywhere, the
-same command goes on where it stopped.
+the bundle's bytes, a look whether a consumer could verify them there, the log entry, the tag, which is set once and
+never moved, and a last look at both. Broken off anywhere, the same command goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from farm.config import Config
+from farm.licences import gate
 from farm.registry import log, memory, transfer
 from farm.registry.log import ReleaseLog
 from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.registry.transfer import Pushed, Say, silent
-from farm.release import versions
-from farm.release.release import open_all, released_of, require_good
+from farm.release import standing, versions
+from farm.release.release import open_all, require_good
+from farm.release.versions import Version
 from farm.verify import PayloadCheck, verify_bundle
 from kernelfarm import canonical, digest, files, layout, oci, oci_bundle
 from kernelfarm.digest import Digest
@@ -28,7 +30,7 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from signing import client, keys
 from signing.keys import PublicKey
-from signing.release import Deed, LogEntry
+from signing.release import Deed, LogEntry, Release, released_of
 
 _TURN_S = 600.0
 
@@ -70,15 +72,16 @@ def publish(
     """Bring the release in the folder `root` into a repository, under the tag of its version.
 
     The same release again is no fault: what is missing is pushed. Raises NOT_RELEASED for a bundle without a release
-    statement, RELEASE_EXISTS for another bundle of the same version, VERSION_NOT_NEXT for one that does not come after
-    all published, RELEASE_WITHDRAWN, TAG_MOVED, and as `verify_bundle`, `Remote`, `transfer.pull` and `log.decode`.
+    statement, LICENCE_*, BUILDS_DISAGREE where what it was released by does not hold today, RELEASE_EXISTS for another
+    bundle of the same version, VERSION_NOT_NEXT for one that does not come after all published, RELEASE_NOT_COMPARED,
+    CHANNEL_REFUSED, RELEASE_WITHDRAWN, TAG_MOVED, and as `verify_bundle`, `Remote`, `transfer.pull` and `log.decode`.
     What the registry lost of the log is put back first, as this farm wrote it.
     """
     home = settings.home.create()
     public = keys.load_public(keys.find(home, key).public)
     require_good(verify_bundle(root, public, check_payload=check_payload))
     view = oci_bundle.read(root).require()
-    _require_released(view, public, root)
+    released = _require_released(view, public, root)
     remote = Remote(place)
     with _turn(settings, place):
         found = _restored(settings, remote, public, say)
@@ -87,6 +90,9 @@ def publish(
         _require_open(found, entry, view, remote, wanted.tag)
         if entry is None:
             versions.require_next(wanted, found.versions())
+        else:
+            _require_same_channel(remote, view, released, public)
+        _require_compared(found, wanted, released, root, place)
         pushed = transfer.push(remote, view, say)
         _require_there(settings, remote, view, public)
         if entry is None:
@@ -95,8 +101,10 @@ def publish(
             )
             with client.open_signer(home, key) as signer:  # not before: it ends when nobody asks it for minutes
                 (sealed,) = signer.sign(root, [entry.statement()])
-            _append(settings, remote, found, sealed, public)
+            found = _append(settings, remote, found, sealed, public)
         again = _tag(remote, view, wanted.tag)
+        now = transfer.read_log(remote, public)  # of two that wrote at the same time the first learns it here
+        log.require_extends(now, found.head, place.place)
         return Published(Reference(place.host, place.repository, wanted.tag), view.digest, entry, pushed, again)
 
 
@@ -155,10 +163,44 @@ def unknown(place: Reference, found: ReleaseLog) -> FarmError:
     return FarmError(Code.RELEASE_UNKNOWN, what, f"the release log of {place.place} has {tags}", "Name one of these.")
 
 
-def _require_released(view: BundleView, public: PublicKey, root: Path) -> None:
-    if released_of(open_all(view, public)) is None:
+def _require_released(view: BundleView, public: PublicKey, root: Path) -> Release:
+    """The release statement of a bundle, of which today holds what the channel demanded of licences and builds."""
+    statements = open_all(view, public)
+    found = released_of(statements)
+    if found is None:
         what, why = f"{root} is not a release", "nothing in it says that it passed the gates"
         raise FarmError(Code.NOT_RELEASED, what, why, f"Run `farm release {root}` first.")
+    standing.require(statements)
+    standing.judge(view, statements, gate.today(), found.licences)
+    return found
+
+
+def _require_same_channel(remote: Remote, view: BundleView, released: Release, public: PublicKey) -> None:
+    """Raise where the same bundle is published for another channel: its statement would go, and what that demanded."""
+    try:
+        there = released_of(transfer.statements_of(remote, view.digest, public).values())
+    except FarmError:  # damaged there: this publication puts it right
+        return
+    if there is not None and there.channel != released.channel:
+        what = f"{view.name} {view.version} is published for the channel {there.channel}"
+        why = f"this release of the same payloads is for {released.channel}"
+        advice = f"Give them a version of their own for {released.channel}: `farm release --version`."
+        raise FarmError(Code.CHANNEL_REFUSED, what, why, advice, {"channel": there.channel})
+
+
+def _require_compared(found: ReleaseLog, wanted: Version, released: Release, root: Path, place: Reference) -> None:
+    """Raise unless the release says what it changes for who has the one published before it: farms differ in what they
+    have on record, the log is one. What comes first in a repository may come from anywhere.
+    """
+    base = found.before(wanted)
+    if base is None or (released.before is not None and released.before.digest == base.digest):
+        return
+    other = "nothing" if released.before is None else f"{released.before.version}, {released.before.digest}"
+    why = f"{place.place} has {base.version}, {base.digest}; the release was compared with {other}"
+    command = f"farm release {root} --channel {released.channel} --against {place.place}"
+    advice = f"Run `{command}`, and publish what that gives."
+    detail = {"published": base.digest, "version": base.version}
+    raise FarmError(Code.RELEASE_NOT_COMPARED, f"{wanted} was not compared with {base.version}", why, advice, detail)
 
 
 def _require_open(found: ReleaseLog, entry: LogEntry | None, view: BundleView, remote: Remote, tag: str) -> None:
@@ -199,16 +241,27 @@ def _require_redirect(found: ReleaseLog, entry: LogEntry, redirect: str, place: 
 
 
 def _tag(remote: Remote, view: BundleView, tag: str) -> bool:
-    """Set the tag, last of all, and look that it holds; whether it was set before."""
+    """Set the tag where there is none, last of all, and look that it holds; whether it was set before.
+
+    A tag is never moved, whoever set it. Between the look and the setting somebody may set it all the same: registries
+    offer no "only where there is none". Whoever sets it first then finds out when they look again, or the next time.
+    """
     assert view.descriptor is not None
     data = view.folder.read_blob(view.descriptor)
-    before = remote.tagged(tag) == data
-    if not before:
+    before = remote.tagged(tag)
+    if before is None:
         remote.put(tag, data, oci.INDEX)
-    if remote.tagged(tag) != data:
-        why = "it was set and then meant something else: somebody writes to the repository past this farm"
-        raise FarmError(Code.TAG_MOVED, f"{remote.reference.place}:{tag} does not hold", why, "Publish again.")
-    return before
+    now = remote.tagged(tag) if before is None else before
+    if now != data:
+        means = "nothing" if now is None else digest.of_bytes(now)
+        why = (
+            f"it means {means}, the log now says {view.digest}: another machine with this key, or somebody, set it too"
+        )
+        advice = (
+            "Find out who. Remove the tag in the registry and publish again; the other bundle needs its own version."
+        )
+        raise FarmError(Code.TAG_MOVED, f"{remote.reference.place}:{tag} is not ours", why, advice, {"found": means})
+    return before is not None
 
 
 @contextmanager
@@ -270,8 +323,8 @@ def _remember(settings: Config, remote: Remote, found: ReleaseLog, public: Publi
     memory.keep(settings.home, remote.reference, public.keyid, found)
 
 
-def _append(settings: Config, remote: Remote, found: ReleaseLog, sealed: bytes, public: PublicKey) -> None:
-    """Put a log that is longer by one signed entry in place, unless it is another by now."""
+def _append(settings: Config, remote: Remote, found: ReleaseLog, sealed: bytes, public: PublicKey) -> ReleaseLog:
+    """Put a log that is longer by one signed entry in place, unless it is another by now. The log as it is then."""
     place = remote.reference
     longer = found.with_entry(sealed, public, place.repository)
     now = transfer.read_log(remote, public)
@@ -283,6 +336,7 @@ def _append(settings: Config, remote: Remote, found: ReleaseLog, sealed: bytes, 
     again = transfer.read_log(remote, public)
     log.require_extends(again, longer.head, place.place)
     _remember(settings, remote, again, public)
+    return again
 
 
 def _write(settings: Config, remote: Remote, longer: ReleaseLog) -> None:

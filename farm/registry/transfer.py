@@ -17,9 +17,10 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.layout import Limits
 from kernelfarm.oci import Descriptor, Index, Manifest
 from kernelfarm.oci_bundle import CONFIG, BundleView
-from signing import dsse
+from signing import dsse, verify
 from signing.keys import PublicKey
 from signing.release import LOG_ENTRY
+from signing.statement import Statement
 
 LOG_TAG = "release-log"
 LOG = "application/vnd.kernelfarm.release-log.v1"
@@ -110,6 +111,23 @@ def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: S
         top = oci_bundle.top_index(described, attestations).encode()
         (folder / layout.INDEX).write_bytes(top)
         _remove_others(blobs, kept, index)
+
+
+def statements_of(remote: Remote, wanted: Digest, public: PublicKey) -> dict[str, Statement]:
+    """What the key signed about a bundle and its payloads, by file, without fetching these. Raises as `pull`."""
+    data = remote.document(wanted)
+    index = Index.decode(data, oci.blob_name(wanted))
+    described = oci.describe(data, oci.INDEX)
+    kept: dict[Digest, bytes] = {}
+    found = {}
+    for item in _attestations(remote, described, {described, *map(oci.bare, index.manifests)}, public, kept):
+        manifest = Manifest.decode(kept[item.digest], oci.blob_name(item.digest))
+        (layer,) = manifest.layers
+        name = oci.blob_name(layer.digest)
+        found[name] = dsse.open_sealed(kept[layer.digest], public, name)
+        assert manifest.subject is not None
+        verify.require_subject(found[name], manifest.subject.digest, name)
+    return found
 
 
 def payloads_of(remote: Remote, wanted: Digest) -> tuple[tuple[str, Digest], ...]:

@@ -7,53 +7,52 @@ machine and a compiler that is not deterministic, not a farm that lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from farm.release.channels import Apart, Channel
-from kernelfarm import digest, nouns
+from kernelfarm import nouns
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Comparison
 from signing import comparison
 from signing.comparison import COMPARISON
-from signing.release import Agreed, Build
+from signing.release import Build
 from signing.statement import PROVENANCE, Provenance, Statement
 
 HOST, WORKER = "name", "worker"
 """Keys of the facts of a host in a provenance."""
 
 
-def agreed(payloads: Mapping[str, Digest], statements: Iterable[Statement], channel: Channel) -> tuple[Agreed, ...]:
-    """The agreeing builds of each payload (by target), in the order of the targets.
+def agreed(target: str, payload: Digest, statements: Iterable[Statement], channel: Channel) -> tuple[Build, ...]:
+    """The agreeing builds of the payload for a target, the original first.
 
     Raises `FarmError` BUILDS_DISAGREE when any rebuild gave other bytes, however many agree, and BUILDS_TOO_FEW.
     """
-    known = sorted(statements, key=Statement.encode)
-    return tuple(_of_payload(target, found, known, channel) for target, found in sorted(payloads.items()))
-
-
-def _of_payload(target: str, payload: Digest, known: Sequence[Statement], channel: Channel) -> Agreed:
-    about = [item for item in known if item.subjects[0].digest == payload]
+    about = sorted((item for item in statements if item.subjects[0].digest == payload), key=Statement.encode)
     origins = [item for item in about if item.predicate_type == PROVENANCE]
     if len(origins) != 1:
         raise _too_few(target, payload, channel, "there is not one provenance of the payload")
     made = Provenance.from_statement(origins[0], "")
-    first = Build(made.host.get(WORKER, ""), made.host.get(HOST, ""), made.execution.runner, _digest(origins[0]))
-    builds, unlike = [first], []
+    first = Build(made.host.get(WORKER, ""), made.host.get(HOST, ""), made.execution.runner, origins[0].identity)
+    builds = [first]
+    require_no_disagreement(target, payload, about)
     for item in about:
         if item.predicate_type == COMPARISON:
             found = comparison.from_statement(item, "")
-            if not found.same:
-                unlike.append(found)
-            elif found.recipe_key == nouns.recipe_key(made.recipe):
-                builds.append(Build(found.worker, found.host, found.execution.runner, _digest(item)))
-    if unlike:
-        raise _disagree(target, payload, unlike)
+            if found.recipe_key == nouns.recipe_key(made.recipe):
+                builds.append(Build(found.worker, found.host, found.execution.runner, item.identity))
     apart = _apart(builds, channel.apart)
     if len(apart) < channel.builds:
         why = f"{len(apart)} of {len(builds)} builds on record are by different {channel.apart.value}s"
         raise _too_few(target, payload, channel, why)
-    return Agreed(target, payload, tuple(apart))
+    return tuple(apart)
+
+
+def require_no_disagreement(target: str, payload: Digest, statements: Iterable[Statement]) -> None:
+    """Raises `FarmError` BUILDS_DISAGREE when any rebuild of the payload gave other bytes, whoever made it and when."""
+    found = [comparison.from_statement(item, "") for item in statements if item.predicate_type == COMPARISON]
+    if unlike := [item for item in found if item.original == payload and not item.same]:
+        raise _disagree(target, payload, unlike)
 
 
 def _apart(builds: Sequence[Build], apart: Apart) -> list[Build]:
@@ -64,10 +63,6 @@ def _apart(builds: Sequence[Build], apart: Apart) -> list[Build]:
         if maker:
             chosen.setdefault(maker, build)
     return list(chosen.values())
-
-
-def _digest(statement: Statement) -> Digest:
-    return digest.of_bytes(statement.encode())
 
 
 def _too_few(target: str, payload: Digest, channel: Channel, why: str) -> FarmError:

@@ -5,7 +5,7 @@ The gates are independent and all are tried, so that one run says everything tha
 1. the sources of this farm are a commit's, and the payloads were compiled with them (`sources`);
 2. the bundle verifies under this farm's key;
 3. the channel's targets are there, from a sandbox where it demands that (`channels`), and every payload's licences were
-   judged, by a policy that counts, and none is denied;
+   judged, by a policy that counts, and none is denied (`standing`);
 4. enough builds of each payload agree, and none disagrees (`quorum`);
 5. the version says what the release changes (`compatibility`, `versions`).
 """
@@ -13,14 +13,14 @@ The gates are independent and all are tried, so that one run says everything tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from farm import bundle, policy, publish
 from farm.config import Config
 from farm.licences import gate
-from farm.release import compatibility, facts, quorum, record, sources, stamp, versions
+from farm.release import compatibility, facts, quorum, record, sources, stamp, standing, versions
 from farm.release.channels import Channel
 from farm.release.compatibility import Interface, Verdict
 from farm.release.record import Released
@@ -31,34 +31,35 @@ from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import RecipeInputs
 from kernelfarm.oci_bundle import BundleView
-from signing import client, dsse, keys
+from signing import client, dsse, keys, licences
 from signing.client import Signer
 from signing.keys import PublicKey
-from signing.release import RELEASE, Agreed, Before, Release, Source
+from signing.release import Agreed, Before, Build, Demand, Release, Source, released_of
 from signing.statement import PROVENANCE, Provenance, Statement
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What was released under a name so far, by precedence, and the golden vectors of the last two final releases."""
+    """What was released under a name so far, by precedence, and the golden vectors of the last two final releases.
+
+    `published` are those that somebody can have, where --against says which: the next one is compared with the last of
+    these, whatever this farm released beside them.
+    """
 
     releases: tuple[Released, ...] = ()
     goldens: Mapping[Digest, bytes] = field(default_factory=dict)
+    published: tuple[Released, ...] = ()
 
     @property
     def versions(self) -> list[Version]:
         """All versions."""
         return [released.parsed for released in self.releases]
 
-    @property
-    def base(self) -> Released | None:
-        """The last final release: what the next one is compared with."""
-        last = versions.last_final(self.versions)
-        return next((released for released in self.releases if released.parsed == last), None)
-
-    def before(self, version: Version) -> Released | None:
-        """The last final release before a version: what that one was compared with."""
-        return Past(tuple(item for item in self.releases if item.parsed < version)).base
+    def before(self, version: Version | None = None) -> Released | None:
+        """What the next release is compared with, or that of a version: the last final one before it."""
+        known = [item for item in self.published or self.releases if version is None or item.parsed < version]
+        last = versions.last_final(item.parsed for item in known)
+        return next((item for item in known if item.parsed == last), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +124,11 @@ def past_of(settings: Config, name: str) -> Past:
     return Past(found, goldens)
 
 
-def joined(first: Past, second: Past) -> Past:
-    """Both pasts as one; raises `FarmError` RELEASE_EXISTS where they hold one version with two contents."""
-    by_version = {released.parsed: released for released in first.releases}
-    for released in second.releases:
-        known = by_version.setdefault(released.parsed, released)
-        if known.digest != released.digest:
-            why = f"the record of this farm has {known.digest}, --against has {released.digest}"
-            advice = "Find out which one was published; `farm verify REGISTRY/REPOSITORY:VERSION` says it."
-            raise FarmError(Code.RELEASE_EXISTS, f"{released.version} was released twice", why, advice)
+def joined(own: Past, published: Past) -> Past:
+    """Both pasts as one; a version that both have is the published one, as that is what people can have."""
+    by_version = {released.parsed: released for released in (*own.releases, *published.releases)}
     releases = tuple(sorted(by_version.values(), key=lambda item: item.parsed))
-    return Past(releases, {**first.goldens, **second.goldens})
+    return Past(releases, {**own.goldens, **published.goldens}, published.releases)
 
 
 def past_of_bundle(root: Path, public: PublicKey, check_payload: PayloadCheck | None = None) -> Past:
@@ -163,10 +158,11 @@ def release(
 ) -> Outcome:
     """Release the bundle of the order into its folder `out`, or say what keeps it from being one.
 
-    Whatever a gate refuses is in the outcome's report; nothing is written then. `against` is a past beside the one on
-    record here, `source` by default that of this farm. From looking at the past to recording the release no other
-    release is made, and the record comes first: a version that was given is never given to something else. Raises
-    `FarmError` for what makes the whole order impossible: no bundle, no key, an output that cannot be written.
+    Whatever a gate refuses is in the outcome's report; nothing is written then. `against` is what was published, where
+    that is not what is on record here, `source` by default that of this farm. From looking at the past to recording
+    the release no other release is made, and the record comes first: a version that was given is never given to
+    something else. Raises `FarmError` for what makes the whole order impossible: no bundle, no key, an output that
+    cannot be written.
     """
     home = settings.home.create()
     public = keys.load_public(keys.find(home, order.key).public)
@@ -179,14 +175,15 @@ def release(
     recipes = [Provenance.from_statement(item, "").recipe for item in statements if item.predicate_type == PROVENANCE]
     found = _source(made, recipes, source)
     _gate_channel(made, order, view, statements)
-    _gate_licences(made, order, view, statements)
-    agreed = _gate_builds(made, order, statements)
+    demand = Demand(order.channel.licences, gate.counting(order.channel.policies))
+    _gate_licences(made, order, view, statements, demand)
+    builds = _gate_builds(made, order, statements)
     ours = facts.interface_of(view)
     with files.locked(home.run / "release"):
         _gate_version(made, order, joined(past_of(settings, view.name), against), ours, view)
         if made.report.ok:
             assert found is not None and made.digest is not None
-            wanted = _statement(made, found, agreed)
+            wanted = _statement(made, found, demand, _agreed(view, statements, builds))
             released = Released(made.version, made.digest, order.channel.name, ours)
             record.keep(home, released, facts.goldens_of(view))
             with client.open_signer(home, order.key) as signer:
@@ -226,43 +223,54 @@ def _gate_channel(made: Outcome, order: Order, view: BundleView, statements: lis
             say(policy.RELEASE.require(view, provenances, signed=True))
 
 
-def _gate_licences(made: Outcome, order: Order, view: BundleView, statements: list[Statement]) -> None:
-    """Every payload was judged, by a policy that counts, and not denied; that nothing wants a review, some demand.
-
-    A missing verdict blocks on every channel: else who removes a denial from a bundle had it released.
-    """
-    named = {f"statement {number}": item for number, item in enumerate(statements)}
+def _gate_licences(made: Outcome, order: Order, view: BundleView, statements: list[Statement], demand: Demand) -> None:
     with made.report.check("licences", order.channel.name) as say:
-        ask = gate.require if order.channel.licences else gate.refuse
-        say(ask(view, named, gate.today(), order.channel.policies))
+        say(standing.judge(view, statements, gate.today(), demand))
 
 
-def _gate_builds(made: Outcome, order: Order, statements: list[Statement]) -> tuple[Agreed, ...]:
-    agreed: list[Agreed] = []
+def _gate_builds(made: Outcome, order: Order, statements: list[Statement]) -> dict[str, tuple[Build, ...]]:
+    found = {}
     for target, payload in sorted(made.report.payloads.items()):
         with made.report.check("builds", target) as say:
-            (one,) = quorum.agreed({target: payload}, statements, order.channel)
-            agreed.append(one)
-            say(f"the same bytes from {', '.join(build.worker for build in one.builds)}")
-    return tuple(agreed)
+            found[target] = quorum.agreed(target, payload, statements, order.channel)
+            say(f"the same bytes from {', '.join(build.worker for build in found[target])}")
+    return found
+
+
+def _agreed(
+    view: BundleView, statements: list[Statement], builds: Mapping[str, tuple[Build, ...]]
+) -> tuple[Agreed, ...]:
+    """What the gates found of each payload: the builds that agree, and the verdict that counts."""
+    named = standing.by_name(statements)
+    verdicts = {payload: named[name].identity for payload, name in licences.counting(named).items()}
+    payloads = {item.target: item.digest for item in view.payloads}
+    return tuple(
+        Agreed(target, payloads[target], found, verdicts[payloads[target]]) for target, found in builds.items()
+    )
 
 
 def _gate_version(made: Outcome, order: Order, past: Past, ours: Interface, view: BundleView) -> None:
     with made.report.check("version", made.name) as say:
         same = _already(past, ours, order)
-        base = past.base if same is None else past.before(same.parsed)
-        verdict = Verdict(())
-        if base is not None:
-            after = facts.goldens_of(view)
-            numbers = facts.numbers(base.interface, ours, past.goldens, after)
-            verdict = compatibility.compare(base.interface, ours, numbers)
-            made.before = Before(base.version, base.digest)
+        base = past.before(None if same is None else same.parsed)
+        verdict = _compared(past, base, ours, view)
+        if same is not None and base is not None and same.parsed.core < base.parsed.raised(verdict.level):
+            same, base = None, past.before()  # it was compared with less than what --against shows
+            verdict = _compared(past, base, ours, view)
+        made.before = None if base is None else Before(base.version, base.digest)
         made.verdict = verdict
-        version = same.parsed if same is not None else _next(past, order, verdict)
+        version = same.parsed if same is not None else _next(past, base, order, verdict)
         order.channel.require_version(version)
         made.version, made.unchanged = version.text, same is not None
         made.digest = digest.of_bytes(stamp.index_of(view, version.text))
         say(_said(made, verdict))
+
+
+def _compared(past: Past, base: Released | None, ours: Interface, view: BundleView) -> Verdict:
+    if base is None:
+        return Verdict(())
+    numbers = facts.numbers(base.interface, ours, past.goldens, facts.goldens_of(view))
+    return compatibility.compare(base.interface, ours, numbers)
 
 
 def _already(past: Past, ours: Interface, order: Order) -> Released | None:
@@ -275,7 +283,8 @@ def _already(past: Past, ours: Interface, order: Order) -> Released | None:
         for released in past.releases
         if (released.parsed == order.version if order.version else _kind(released.parsed) == order.pre)
     ]
-    newer_final = past.base is not None and last and last[-1].parsed < past.base.parsed
+    final = versions.last_final(past.versions)
+    newer_final = final is not None and last and last[-1].parsed < final
     if not last or newer_final or last[-1].interface.payloads() != ours.payloads():
         return None
     found, name = last[-1], order.channel.name
@@ -296,14 +305,14 @@ def _kind(version: Version) -> str:
     return head if dot and number.isdigit() else version.prerelease
 
 
-def _next(past: Past, order: Order, verdict: Verdict) -> Version:
-    if order.version is not None:
-        versions.require_next(order.version, past.versions)
-        versions.require_level(order.version, past.versions, verdict.level, verdict.reasons)
-        return order.version
-    level = verdict.level if order.bump is None else order.bump
-    version = versions.following(past.versions, level, order.pre)
-    versions.require_level(version, past.versions, verdict.level, verdict.reasons)
+def _next(past: Past, base: Released | None, order: Order, verdict: Verdict) -> Version:
+    after = None if base is None else base.parsed
+    version = order.version
+    if version is None:
+        level = verdict.level if order.bump is None else order.bump
+        version = versions.following(past.versions, after, level, order.pre)
+    versions.require_level(version, after, verdict.level, verdict.reasons)
+    versions.require_next(version, past.versions)
     return version
 
 
@@ -316,7 +325,7 @@ def _said(made: Outcome, verdict: Verdict) -> str:
     return f"{made.version} after {made.before.version}: {verdict.level.word} ({reasons})"
 
 
-def _statement(made: Outcome, source: Source, agreed: tuple[Agreed, ...]) -> Release:
+def _statement(made: Outcome, source: Source, demand: Demand, agreed: tuple[Agreed, ...]) -> Release:
     assert made.verdict is not None
     return Release(
         name=made.name,
@@ -326,6 +335,7 @@ def _statement(made: Outcome, source: Source, agreed: tuple[Agreed, ...]) -> Rel
         reasons=made.verdict.reasons,
         before=made.before,
         source=source,
+        licences=demand,
         payloads=agreed,
     )
 
@@ -338,12 +348,15 @@ def _write(made: Outcome, order: Order, view: BundleView, wanted: Release, signe
     files.sweep(order.out)
     publish.recover(out)
     bundle.require_replaceable(out)
-    if not _holds(out, made, signer.public):
-        stamp.write(view, out, made.version, lambda _digest: wanted, signer)
+    if not _holds(out, made, wanted, signer.public):
+        stamp.write(view, out, wanted, signer)
 
 
-def _holds(out: Path, made: Outcome, public: PublicKey) -> bool:
-    """Whether the folder holds this very release already, whole and signed."""
+def _holds(out: Path, made: Outcome, wanted: Release, public: PublicKey) -> bool:
+    """Whether the folder holds this very release already, whole and signed, for the same reasons.
+
+    What the farm's sources were is no reason: who released it first stays on record.
+    """
     if not (out / layout.LAYOUT).exists():
         return False
     try:
@@ -351,12 +364,8 @@ def _holds(out: Path, made: Outcome, public: PublicKey) -> bool:
         statements = open_all(found, public)
     except FarmError:  # damaged, or another's: it is written anew
         return False
-    return found.digest == made.digest and released_of(statements) is not None
+    before = released_of(statements)
+    return found.digest == made.digest and before is not None and replace(before, source=wanted.source) == wanted
 
 
-def released_of(statements: list[Statement]) -> Release | None:
-    """The release statement among those of a bundle."""
-    return next((Release.from_statement(item, "") for item in statements if item.predicate_type == RELEASE), None)
-
-
-__all__ = ["Order", "Outcome", "Past", "joined", "past_of", "past_of_bundle", "release", "released_of"]
+__all__ = ["Order", "Outcome", "Past", "joined", "past_of", "past_of_bundle", "release"]

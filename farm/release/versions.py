@@ -113,18 +113,18 @@ def compared_with(released: Iterable[Version]) -> set[Version]:
     return {*finals, *(version for version in known if version.prerelease and (not finals or version > finals[-1]))}
 
 
-def following(released: Sequence[Version], level: Level, pre: str = "") -> Version:
-    """The next version after those released, for a change of this level.
+def following(released: Sequence[Version], base: Version | None, level: Level, pre: str = "") -> Version:
+    """The next version after those released, for a change of this level since the final release `base`.
 
     `pre` is the word of a pre-release ("rc"): the first is -rc.1. A core that a pre-release announced is kept, even
-    where less would do now. Raises `FarmError` VERSION_NOT_NEXT when the result does not come after all others.
+    where less would do now, and final releases after `base`, which were not published, keep their numbers. Raises
+    `FarmError` VERSION_NOT_NEXT when the result does not come after all others.
     """
-    base = last_final(released)
-    announced = [version.core for version in released if version.prerelease and (base is None or version > base)]
-    if base is not None:
-        core = max(base.raised(level), *announced) if announced else base.raised(level)
-    else:
-        core = max(announced, default=parse(FIRST))
+    final = last_final(released)
+    taken = [version.core for version in released if version.prerelease and (base is None or version > base)]
+    if final is not None and final != base:
+        taken.append(final.raised(Level.PATCH))
+    core = max(taken, default=parse(FIRST)) if base is None else max([base.raised(level), *taken])
     chosen = core
     if pre:
         numbers = [_number(version, core, pre) for version in released]
@@ -141,9 +141,8 @@ def require_next(version: Version, released: Sequence[Version]) -> None:
         raise FarmError(Code.VERSION_NOT_NEXT, f"{version} cannot be the next version", why, advice)
 
 
-def require_level(version: Version, released: Sequence[Version], level: Level, reasons: Sequence[str]) -> None:
-    """Raise `FarmError` BUMP_TOO_LOW when a version that somebody chose hides a change of this level."""
-    base = last_final(released)
+def require_level(version: Version, base: Version | None, level: Level, reasons: Sequence[str]) -> None:
+    """Raise `FarmError` BUMP_TOO_LOW when a version hides a change of this level since the final release `base`."""
     if base is None:
         return
     least = base.raised(level)

@@ -14,9 +14,11 @@ from click.testing import CliRunner
 from farm import attest
 from farm.cli import lock as lock_command
 from farm.cli import release as release_command
-from farm.registry import consumer, publishing, reference, remote, transfer
+from farm.registry import consumer, log, publishing, reference, remote, transfer
 from farm.registry.consumer import Lockfile
+from farm.registry.log import ReleaseLog
 from farm.registry.remote import Remote
+from farm.release.release import Past
 from farm.verify import Report
 from kernelfarm import digest, oci, oci_bundle
 from kernelfarm.errors import Code, FarmError
@@ -24,6 +26,7 @@ from kernelfarm.oci import Descriptor
 from kernelfarm.paths import Home
 from sbom.licence.nouns import Decision
 from signing import client
+from signing.release import Deed
 from tests.support import bundles, releases
 from tests.support import release_registry as registries
 from tests.support.release_registry import REPOSITORY, ReleaseRegistry, at, publish, verify
@@ -54,6 +57,11 @@ def second_machine(farm: Farm, folder: Path) -> Farm:
     """Another farm with a copy of the key, and no memory."""
     shutil.copytree(farm.home.keys, folder / "home/keys")
     return Farm(folder)
+
+
+def published(server: ReleaseRegistry, farm: Farm) -> Past:
+    """What `farm release --against REGISTRY/REPOSITORY` takes for the past."""
+    return consumer.past_of(farm.home, at(server), farm.public)
 
 
 def lose(server: ReleaseRegistry, tag: str) -> None:
@@ -92,7 +100,7 @@ def test_a_release_that_is_signed_again_takes_the_place_of_the_first(
     assert report.ok, faults(report)
 
 
-def test_licences_that_are_judged_again_take_the_place_of_the_first(
+def test_licences_that_are_judged_again_lie_beside_those_that_the_release_rests_on(
     release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
 ) -> None:
     released = farm.released()
@@ -104,7 +112,8 @@ def test_licences_that_are_judged_again_take_the_place_of_the_first(
 
     report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
     assert report.ok, faults(report)
-    assert [check.found[-8:] for check in report.checks if check.name.startswith("licences")] == [": review"] * 2
+    found = [check.found.rpartition(": ")[2] for check in report.checks if check.name.startswith("licences")]
+    assert sorted(found) == ["allow", "allow", "review", "review"]
 
 
 def test_what_cannot_be_verified_there_is_neither_logged_nor_tagged(
@@ -375,9 +384,71 @@ def test_an_entry_that_came_meanwhile_is_not_overwritten(
         publish(farm, ours, at(release_registry))
 
     assert code_of(caught) is Code.LOG_FORKED
-    assert publish(farm, ours, at(release_registry)).entry.sequence == 2
+    with pytest.raises(FarmError) as caught:
+        publish(farm, ours, at(release_registry))
+    assert code_of(caught) is Code.RELEASE_NOT_COMPARED  # with what came meanwhile
+    again = farm.release(farm.root / "built-/cls", against=published(release_registry, farm))
+    assert again.path is not None
+    assert publish(farm, again.path, at(release_registry)).entry.sequence == 2
     found = transfer.read_log(Remote(at(release_registry)), farm.public)
     assert [entry.version for entry in found.entries] == ["1.0.0", "1.0.1"]
+
+
+def test_of_two_farms_that_write_at_once_no_tag_is_moved_and_the_second_is_told(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The race that a registry without conditional writes leaves: B publishes wholly between A's last look and write.
+
+    B was told PUBLISHED, and can be told otherwise only when it looks again; nobody gets either bundle for verified.
+    """
+    other = second_machine(farm, tmp_path / "other")
+    a, b = farm.released("2.0.0", salt="A"), other.released("2.0.0", salt="B")
+    real, done = transfer.write_log, []
+
+    def late(there: Remote, found: ReleaseLog, scratch: Path) -> None:
+        monkeypatch.setattr(transfer, "write_log", real)
+        done.append(publish(other, b, at(release_registry)))
+        real(there, found, scratch)
+
+    monkeypatch.setattr(transfer, "write_log", late)
+    with pytest.raises(FarmError) as caught:
+        publish(farm, a, at(release_registry))
+
+    assert code_of(caught) is Code.TAG_MOVED
+    tagged = Remote(at(release_registry)).tagged("2.0.0") or b""
+    assert digest.of_bytes(tagged) == done[0].digest == oci_bundle.read(b).digest  # it stayed where B set it
+    (error,) = verify(tmp_path / "consumer", at(release_registry, ":2.0.0"), farm).errors
+    assert error.code is Code.TAG_MOVED
+    with pytest.raises(FarmError) as caught:
+        publish(other, b, at(release_registry))
+    assert code_of(caught) is Code.LOG_FORKED
+    lose(release_registry, "2.0.0")
+    assert publish(farm, a, at(release_registry)).entry.version == "2.0.0"
+    assert verify(tmp_path / "consumer", at(release_registry, ":2.0.0"), farm).ok
+
+
+def test_a_publisher_whose_log_was_overwritten_meanwhile_is_told(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B, which looked at the log before A wrote it, replaces it while A sets the tag."""
+    other = second_machine(farm, tmp_path / "other")
+    a, b = farm.released("2.0.0", salt="A"), other.released("2.0.0", salt="B")
+    nothing, theirs = ReleaseLog(), oci_bundle.read(b).digest
+    entry = log.next_entry(nothing, Deed.PUBLISH, REPOSITORY, name="cls", version="2.0.0", digest=theirs)
+    with client.open_signer(other.home) as signer:
+        (sealed,) = signer.sign(b, [entry.statement()])
+    real = publishing._tag
+
+    def overtaken(there: Remote, view: oci_bundle.BundleView, tag: str) -> bool:
+        made = real(there, view, tag)
+        transfer.write_log(there, nothing.with_entry(sealed, other.public, REPOSITORY), tmp_path)
+        return made
+
+    monkeypatch.setattr(publishing, "_tag", overtaken)
+    with pytest.raises(FarmError) as caught:
+        publish(farm, a, at(release_registry))
+
+    assert code_of(caught) is Code.LOG_FORKED
 
 
 def test_the_signer_is_asked_after_the_push(
@@ -465,7 +536,8 @@ def test_of_a_long_past_only_what_counts_is_fetched(
 
     assert [version.text for version in past.versions] == versions
     assert pulled == [item.digest for item in made[1:]]
-    assert (past.releases[-1].channel, past.base and past.base.version) == ("preview", "1.1.0")
+    base = past.before()
+    assert (past.releases[-1].channel, base and base.version) == ("preview", "1.1.0")
 
 
 def test_a_release_is_compared_with_a_repository_and_no_tag_of_it(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:

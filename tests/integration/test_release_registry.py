@@ -306,10 +306,40 @@ def test_a_hidden_attestation_is_detected(release_registry: ReleaseRegistry, far
         put_tag(release_registry, remote.layout_tag(view.digest), top, oci.INDEX)
         report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
         kind = dsse.read_unverified(view.folder.read_blob(lost.envelope))[1].predicate_type
-        assert codes(report) == (set() if kind == LICENCES else {Code.SIGNATURE_MISSING})
+        assert codes(report) == {Code.SIGNATURE_MISSING}
         found.append(kind)
     assert {found.count(kind) for kind in (SIGNATURE, RELEASE)} == {1}
-    assert {found.count(kind) for kind in (PROVENANCE, COMPARISON)} == {2}
+    assert {found.count(kind) for kind in (PROVENANCE, COMPARISON, LICENCES)} == {2}
+
+
+def test_licence_verdicts_cannot_be_taken_from_a_release(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    """Without the key: by whoever may write to the registry, of all payloads at once."""
+    released = farm.released()
+    publish(farm, released, at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "before"), [at(release_registry)], farm.public)
+    view = oci_bundle.read(released)
+    assert view.descriptor is not None
+    kinds = {item: dsse.read_unverified(view.folder.read_blob(item.envelope))[1] for item in view.attestations}
+    kept = [item.descriptor for item, said in kinds.items() if said.predicate_type != LICENCES]
+    top = oci_bundle.top_index(view.descriptor, kept).encode()
+    put_tag(release_registry, remote.layout_tag(view.digest), top, oci.INDEX)
+
+    report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
+
+    (error,) = report.errors
+    assert (error.code, report.status) == (Code.SIGNATURE_MISSING, 1)
+    assert error.what == "the licence verdict of the payload of x86-64-v3 is missing"
+    for take in (
+        lambda home: consumer.lock(home, [at(release_registry)], farm.public),
+        lambda home: consumer.fetch(home, locked, farm.public, tmp_path / "out", check_payload=bundles.no_check),
+    ):
+        with pytest.raises(FarmError) as caught:
+            take(Home(tmp_path / "consumer"))
+        assert caught.value.code is Code.SIGNATURE_MISSING
+    publish(farm, released, at(release_registry))
+    assert verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
 
 
 def test_a_stale_mirror_is_detected_by_whoever_saw_more(
@@ -497,8 +527,9 @@ def test_the_last_release_of_a_registry_is_what_the_next_is_compared_with(
     past = consumer.past_of(Home(tmp_path / "home"), at(release_registry), farm.public)
 
     assert [version.text for version in past.versions] == ["1.4.0"]
-    assert past.base is not None
-    assert past.base.interface.payloads().keys() == {"x86-64-v3", "x86-64-v4"}
+    base = past.before()
+    assert base is not None
+    assert base.interface.payloads().keys() == {"x86-64-v3", "x86-64-v4"}
 
 
 def test_without_a_registry_the_error_says_so(farm: Farm, tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from farm import attest, config
 from farm.config import Config
 from farm.release import release
 from farm.release.channels import Channel
-from farm.release.release import Order, Outcome
+from farm.release.release import Order, Outcome, Past
 from farm.release.versions import Level, parse
 from kernelfarm import canonical, digest, nouns, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.nouns import Comparison
 from kernelfarm.paths import Home
 from sbom.licence import policy as policies
-from sbom.licence.nouns import Decision, Finding, Role, Verdict
+from sbom.licence.nouns import Applied, Decision, Finding, Role, Verdict
 from signing import client, comparison, keys, licences
 from signing.keys import PublicKey
 from signing.release import Source
@@ -29,6 +29,7 @@ from tests.support import bundles
 from tests.support.bundles import LocalSigner
 
 PREVIEW = Channel("preview")
+NO_PAST = Past()
 FINDING = Finding(
     digest.of_bytes(b"finding"),
     "runtime",
@@ -130,10 +131,16 @@ class Farm:
         with client.open_signer(self.home) as signer:
             attest.attach(bundle, made, signer)
 
+    def judge(self, bundle: Path, made: Sequence[Statement]) -> None:
+        """Sign verdicts into a bundle, as `farm licences --again` does."""
+        with client.open_signer(self.home) as signer:
+            attest.attach(bundle, made, signer)
+
     def release(
         self,
         bundle: Path,
         *,
+        against: Past = NO_PAST,
         version: str | None = None,
         bump: str | None = None,
         pre: str = "",
@@ -149,7 +156,7 @@ class Farm:
             None if version is None else parse(version),
             pre,
         )
-        return release.release(self.settings, order, check_payload=bundles.no_check, source=SOURCE)
+        return release.release(self.settings, order, against, check_payload=bundles.no_check, source=SOURCE)
 
     def released(
         self,
@@ -175,6 +182,20 @@ def verdicts(bundle: Path, decision: Decision, policy: Digest | None = None) -> 
     said = Verdict(policy or policies.own().digest, None, decision, decision, "", (), found)
     return [
         licences.statement(canonical.to_json(said), f"{view.name}/{payload.target}", payload.digest)
+        for payload in view.payloads
+    ]
+
+
+def waived(bundle: Path, until: str) -> list[Statement]:
+    """What the licence gate says of each payload of a bundle in which a waiver covers a denial until a day."""
+    view = oci_bundle.read(bundle).require()
+    name = digest.of_bytes(f"a waiver until {until}".encode())
+    covered = replace(FINDING, waiver=name)
+    said = FINDING.material, FINDING.file, FINDING.expression, FINDING.rule
+    waiver = Applied(name, "counsel", until, "a macro's name", FINDING.key, "w.json", *said)
+    found = Verdict(policies.own().digest, None, Decision.ALLOW, Decision.DENY, until, (), (covered,), (waiver,))
+    return [
+        licences.statement(canonical.to_json(found), f"{view.name}/{payload.target}", payload.digest)
         for payload in view.payloads
     ]
 

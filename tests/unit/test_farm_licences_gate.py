@@ -213,6 +213,7 @@ def test_a_release_wants_every_payload_allowed_on_the_day(tmp_path: Path, home: 
         with pytest.raises(FarmError) as caught:
             gate.require(view, statements, day)
         assert (caught.value.code, caught.value.status) == (Code.LICENCE_REVIEW, Status.REFUSED)
+        assert ("expired on 2027-01-31" in caught.value.why) == bool(statements)
 
 
 def lax() -> policy.Policy:

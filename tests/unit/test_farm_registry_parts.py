@@ -13,7 +13,7 @@ import pytest
 from farm.registry import access, consumer, log, reference
 from farm.registry.consumer import Locked, Lockfile
 from farm.registry.log import Head, ReleaseLog
-from farm.release import reports
+from farm.release import reports, versions
 from farm.verify import Check, Report
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
@@ -137,6 +137,27 @@ def test_a_log_says_what_a_tag_means_and_what_is_withdrawn() -> None:
     assert found.latest() == GOOD[1]
     assert found.head == Head(3, GOOD[2].identity)
     assert log.decode(b"", KEY.public, "media/cls") == ReleaseLog()
+
+
+@pytest.mark.parametrize(
+    ("version", "before"),
+    [
+        ("1.0.0-rc.1", None),  # nothing final comes before it
+        ("1.0.0", None),
+        ("1.0.2", "1.0.1"),  # though 2.0.0 was published since, and 1.0.1 withdrawn
+        ("1.1.0", "1.0.1"),  # pre-releases promise nothing
+        ("2.0.0", "1.0.1"),
+        ("2.0.0+again", "1.0.1"),
+        ("2.0.1-rc.1", "2.0.0"),
+    ],
+)
+def test_a_log_says_what_a_version_is_compared_with(version: str, before: str | None) -> None:
+    published = [(Deed.PUBLISH, text, D[0]) for text in ("1.0.0-rc.1", "1.0.0", "1.0.1", "1.1.0-rc.1", "2.0.0")]
+    found = ReleaseLog(tuple(chain(*published, (Deed.WITHDRAW, "1.0.1", D[0]))))
+
+    base = found.before(versions.parse(version))
+
+    assert (None if base is None else base.version) == before
 
 
 FAULTY = {

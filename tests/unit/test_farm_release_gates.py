@@ -11,17 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from farm.release import channels, record, sources, stamp
+from farm import verify as bundle_check
+from farm.cli import verify as verify_command
+from farm.licences import judging
+from farm.release import channels, record, release, sources, stamp, standing
 from farm.release.channels import Apart, Channel
-from farm.release.release import Outcome
+from farm.release.release import Outcome, Past
 from kernelfarm import digest, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
+from sbom.licence import policy as policies
 from sbom.licence.nouns import Decision
-from signing import dsse
+from signing import dsse, verify
 from signing.comparison import COMPARISON
-from signing.release import RELEASE
+from signing.keys import PublicKey
+from signing.licences import LICENCES
+from signing.release import RELEASE, released_of
 from tests.support import bundles, releases
 from tests.support.releases import PREVIEW, Farm
 
@@ -324,15 +331,16 @@ def test_a_damaged_bundle_is_bad_and_nothing_else_is_asked(farm: Farm) -> None:
     assert "sources" not in {check.name for check in made.report.checks}
 
 
-def test_a_release_rests_on_its_statements(farm: Farm) -> None:
-    """Whoever takes a rebuild out of a release breaks it."""
+@pytest.mark.parametrize("kind", [COMPARISON, LICENCES])
+def test_a_release_rests_on_its_statements(farm: Farm, kind: str) -> None:
+    """Whoever takes a rebuild or a verdict out of a release breaks it."""
     released = farm.released()
     view = oci_bundle.read(released).require()
     lost = next(
         item
         for item in view.attestations
         if item.subject == view.payloads[0].digest
-        and dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type == COMPARISON
+        and dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type == kind
     )
     kept = [item.descriptor for item in view.attestations if item is not lost]
     assert view.descriptor is not None
@@ -343,10 +351,87 @@ def test_a_release_rests_on_its_statements(farm: Farm) -> None:
     assert {error.code for error in bundles.verified(released, farm.public).errors} == {Code.SIGNATURE_MISSING}
 
 
-def test_the_statement_of_a_release_names_builds_and_source(farm: Farm) -> None:
+def said_of_licences(bundle: Path, public: PublicKey) -> list[str]:
+    """The decisions of all verdicts in a bundle."""
+    statements = release.open_all(oci_bundle.read(bundle).require(), public)
+    return sorted(item.predicate["decision"] for item in statements if item.predicate_type == LICENCES)
+
+
+def test_a_later_verdict_lies_beside_the_one_that_the_release_rests_on(farm: Farm) -> None:
+    released = farm.released(targets=["x86-64-v3"])
+
+    for decision, found in (
+        (Decision.REVIEW, ["allow", "review"]),
+        (Decision.DENY, ["allow", "deny"]),  # of later ones the last counts
+        (Decision.ALLOW, ["allow"]),  # the very one that is there: nothing is said against it any more
+    ):
+        farm.judge(released, releases.verdicts(released, decision))
+
+        assert said_of_licences(released, farm.public) == found
+        assert bundles.verified(released, farm.public).ok
+        assert judging.read(released, farm.public).verdicts["x86-64-v3"].decision is decision  # type: ignore[union-attr]
+
+
+def test_a_release_of_a_release_rests_on_the_verdict_that_counts(farm: Farm) -> None:
+    released = farm.released(targets=["x86-64-v3"])
+    farm.judge(released, releases.verdicts(released, Decision.REVIEW))
+
+    again = farm.release(released, version="1.0.1", out="again")
+
+    assert again.path is not None
+    assert said_of_licences(again.path, farm.public) == ["review"]
+
+
+def test_what_is_signed_against_a_release_wins_whatever_else_allows(farm: Farm) -> None:
+    denied, contradicted = farm.released(), farm.released(salt="other", out="second")
+    farm.judge(denied, releases.verdicts(denied, Decision.DENY))
+    farm.rebuild(contradicted, worker="third", same=False)
+
+    for bundle, code in ((denied, Code.LICENCE_DENIED), (contradicted, Code.BUILDS_DISAGREE)):
+        report = bundles.verified(bundle, farm.public)
+        assert report.ok  # every byte is what the key signed
+        standing.check(report, release.open_all(oci_bundle.read(bundle).require(), farm.public))
+        assert [error.code for error in report.errors] == [code]
+        assert report.status is Status.REFUSED
+
+
+def test_the_command_refuses_a_folder_with_a_release_that_is_denied(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = bundle_check.verify_bundle
+    monkeypatch.setattr(
+        bundle_check, "verify_bundle", lambda root, public, **_: real(root, public, check_payload=bundles.no_check)
+    )
+    argv = ["--key", str(farm.public_file)]
+    built, released = farm.build("denied", decision=Decision.DENY), farm.released()
+
+    farm.judge(released, releases.verdicts(released, Decision.DENY))
+
+    found = CliRunner().invoke(verify_command.command, [str(released), *argv], standalone_mode=False)
+    assert found.return_value == Status.REFUSED
+    assert "NOT VERIFIED" in found.output
+    assert CliRunner().invoke(verify_command.command, [str(built), *argv], standalone_mode=False).return_value == 0
+
+
+def test_a_verdict_that_is_none_is_nothing_to_rest_on(farm: Farm) -> None:
+    statements = release.open_all(oci_bundle.read(farm.released(targets=["x86-64-v3"])).require(), farm.public)
+    found = released_of(statements)
+    assert found is not None
+    (agreed,) = found.payloads
+    lie = replace(found, payloads=(replace(agreed, verdict=agreed.builds[0].statement),))
+    others = [item for item in statements if item.predicate_type != RELEASE]
+
+    with pytest.raises(FarmError) as caught:
+        verify.require_evidence(standing.by_name([*others, lie.statement(digest.of_bytes(b"index"))]))
+
+    assert caught.value.code is Code.SIGNATURE_MISSING
+
+
+def test_the_statement_of_a_release_names_builds_verdicts_and_source(farm: Farm) -> None:
     from farm.inspect import inspect
 
-    found = inspect(farm.released(), hardening=lambda _path, _name: {})
+    released = farm.released()
+    found = inspect(released, hardening=lambda _path, _name: {})
     (said,) = [item["predicate"] for item in found["attestations"] if item["kind"] == RELEASE]
 
     assert (said["version"], said["channel"], said["before"]) == ("1.0.0", "preview", None)
@@ -354,6 +439,60 @@ def test_the_statement_of_a_release_names_builds_and_source(farm: Farm) -> None:
     assert [[build["worker"] for build in item["builds"]] for item in said["payloads"]] == [
         ["first-host-1", "second"]
     ] * 2
+    verdicts = {item.subjects[0].digest: item.identity for item in releases.verdicts(released, Decision.ALLOW)}
+    assert {item["payload"]: item["verdict"] for item in said["payloads"]} == verdicts
+    assert said["licences"] == {"allowed": False, "policies": [policies.own().digest]}
+
+
+def past(farm: Farm) -> Past:
+    """What a farm has on record, as the past of others."""
+    return release.past_of(farm.settings, "cls")
+
+
+def test_what_was_published_is_compared_with_whatever_is_on_record(farm: Farm) -> None:
+    farm.released()
+    published = past(farm)
+    smaller = farm.build("second", targets=["x86-64-v3"])
+    farm.rebuild(smaller)
+    shutil.rmtree(farm.home.root / "releases")
+    assert farm.release(smaller, version="1.0.1").before is None  # nothing is known that it could hide
+
+    made = farm.release(smaller, against=published)
+
+    assert (made.version, made.before and made.before.version) == ("2.0.0", "1.0.0")
+    assert made.verdict is not None
+    assert made.verdict.reasons == ("major: the target x86-64-v4 is dropped",)
+    assert refused(farm.release(smaller, version="1.0.2", against=published)) == {Code.BUMP_TOO_LOW}
+
+
+def test_a_release_of_which_it_was_not_known_what_it_changes_is_signed_again(farm: Farm) -> None:
+    farm.released()
+    published = past(farm)
+    shutil.rmtree(farm.home.root / "releases")
+    built = farm.build("second", salt="fixed")
+    farm.rebuild(built)
+    first = farm.release(built, version="1.0.1")
+
+    again = farm.release(built, against=published)
+
+    assert (again.version, again.digest, again.unchanged) == ("1.0.1", first.digest, True)
+    assert again.path is not None
+    found = released_of(release.open_all(oci_bundle.read(again.path).require(), farm.public))
+    assert found is not None
+    assert found.before is not None
+    assert (found.before.version, found.level) == ("1.0.0", "patch")
+
+
+def test_a_release_that_was_never_published_is_not_what_the_next_one_is_compared_with(farm: Farm) -> None:
+    farm.released()
+    published = past(farm)
+    farm.released(salt="never published", out="second", targets=["x86-64-v3"])  # 2.0.0
+    built = farm.build("third", salt="fixed")
+    farm.rebuild(built)
+
+    made = farm.release(built, against=published)
+
+    assert (made.version, made.before and made.before.version) == ("2.0.1", "1.0.0")
 
 
 CHANNELS = """

@@ -59,10 +59,30 @@ def test_what_is_no_version_is_refused(text: str) -> None:
     ],
 )
 def test_the_next_version(released: list[str], level: Level, pre: str, expected: str) -> None:
-    found = versions.following([parse(text) for text in released], level, pre)
+    known = [parse(text) for text in released]
+
+    found = versions.following(known, versions.last_final(known), level, pre)
 
     assert found.text == expected
-    assert all(found > parse(text) for text in released)
+    assert all(found > version for version in known)
+
+
+@pytest.mark.parametrize(
+    ("released", "base", "level", "expected"),
+    [
+        (["1.0.0", "1.0.1"], "1.0.0", Level.PATCH, "1.0.2"),  # 1.0.1 was released, and never published
+        (["1.0.0", "1.0.1"], "1.0.0", Level.MAJOR, "2.0.0"),
+        (["1.0.0", "2.0.0"], "1.0.0", Level.MAJOR, "2.0.1"),
+        (["1.0.0", "1.1.0-rc.1", "1.1.0"], "1.0.0", Level.PATCH, "1.1.1"),
+        (["1.0.0-rc.1", "1.0.0"], None, Level.NONE, "1.0.1"),
+    ],
+)
+def test_what_was_released_and_not_published_keeps_its_number(
+    released: list[str], base: str | None, level: Level, expected: str
+) -> None:
+    found = versions.following([parse(text) for text in released], base and parse(base), level)  # type: ignore[arg-type]
+
+    assert found.text == expected
 
 
 @pytest.mark.parametrize(
@@ -87,11 +107,11 @@ def test_a_version_that_does_not_follow_is_refused(chosen: str, released: str) -
     ],
 )
 def test_a_version_may_not_hide_a_change(chosen: str, level: Level, fits: bool) -> None:
-    released = [parse("1.2.3")]
+    base = parse("1.2.3")
     if fits:
-        versions.require_level(parse(chosen), released, level, ["why"])
+        versions.require_level(parse(chosen), base, level, ["why"])
     else:
         with pytest.raises(FarmError) as caught:
-            versions.require_level(parse(chosen), released, level, ["the target x is dropped"])
+            versions.require_level(parse(chosen), base, level, ["the target x is dropped"])
         assert caught.value.code is Code.BUMP_TOO_LOW
         assert "the target x is dropped" in caught.value.why

@@ -36,7 +36,7 @@ def test_a_withdrawal_is_signed() -> None:
         replace(ENTRY, deed=Deed.PUBLISH, reason="").statement(),  # what is published is hashed by the signer itself
         replace(ENTRY, reason="").statement(),
         replace(ENTRY, sequence=1, previous=None).statement(),
-        replace(ENTRY.statement(), predicate_type="urn:kernel-farm:release:1"),
+        replace(ENTRY.statement(), predicate_type="urn:kernel-farm:release:2"),
     ],
 )
 def test_nothing_else_is_signed_so(statement: Statement) -> None:
