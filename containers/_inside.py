@@ -1,14 +1,16 @@
 """The first process inside a sandbox, number 1; given to its Python as text: `python -I -S -c SOURCE SPEC`.
 
-It sets what can only be set inside, starts the program, and ends with it, and with all that the program started: with
-its status, 128 + N after signal N. The filter of system calls is upon this process too and nobody may look into it:
-the program is the same user, and what it could write into an unfiltered process would run there.
+It sets what can only be set inside, starts the program, and ends with it, and with all that the program started. What
+this process ends with is its word, which no program inside can say for it: see `_told`. The filter of system calls is
+upon this process too and nobody may look into it: the program is the same user, and what it could write into an
+unfiltered process would run there.
 Standard input may be a line to the worker (`silence_s` is not 0): it says something all the time; when it ends or is
 silent for so many seconds, the worker or the engine between is gone, and everything stops with status LOST. Standard
 library only.
 
 SPEC is JSON: argv, limits ({resource name: number}), filter (base64 of a seccomp program, "" for none), silence_s,
-wall_s (seconds; a second line behind the runner's own clock), report (a last line of output with what it took).
+wall_s (seconds; a second line behind the runner's own clock), report (it is a compile: a last line of output tells
+what it took, and its status is told apart from the words of this process).
 """
 
 from __future__ import annotations
@@ -31,9 +33,12 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
 _NOT_STARTED = 127
-SIGNALLED = 128
-_TIMED_OUT = SIGNALLED + signal.SIGKILL
+ENDED = 128
+"""Above it is how a shell or an engine tells of a signal; for a compile's sandbox, of one that ended this process."""
+SIGNALLED = 160
+"""Above it is how this process tells of a signal that ended a compile."""
 LOST = 97
+_FAILED = 1
 
 
 class _Program(ctypes.Structure):
@@ -57,7 +62,7 @@ def main() -> int:
     child = os.fork()
     if child == 0:
         _become(spec)
-    status = _wait(child, wake, silence_s=spec["silence_s"])
+    status = _wait(child, wake, silence_s=spec["silence_s"], compiling=spec["report"])
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024  # Linux counts KiB
     if spec["report"]:
         with contextlib.suppress(OSError):  # nobody reads any more
@@ -65,7 +70,7 @@ def main() -> int:
     return status
 
 
-def _wait(child: int, wake: int, *, silence_s: float) -> int:
+def _wait(child: int, wake: int, *, silence_s: float, compiling: bool) -> int:
     watched = [wake, 0] if silence_s else [wake]
     heard = time.monotonic()
     while True:
@@ -80,7 +85,7 @@ def _wait(child: int, wake: int, *, silence_s: float) -> int:
         if wake not in ready:
             continue
         if signal.SIGALRM in os.read(wake, 4096):
-            return _TIMED_OUT
+            return _told(-signal.SIGKILL, compiling=compiling)
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -89,8 +94,24 @@ def _wait(child: int, wake: int, *, silence_s: float) -> int:
             if pid == 0:
                 break
             if pid == child:
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else SIGNALLED - code
+                return _told(os.waitstatus_to_exitcode(status), compiling=compiling)
+
+
+def _told(code: int, *, compiling: bool) -> int:
+    """What this process ends with after a program that ended with `code`, which is -N after signal N.
+
+    A person's program is told of as shells do it. A compile must not pass for a sandbox that was lost, which would be
+    tried again: whatever status it gives itself, it is below LOST.
+    """
+    if not compiling:
+        return code if code >= 0 else ENDED - code
+    if code < 0:
+        return SIGNALLED - code
+    if code < LOST:
+        return code
+    with contextlib.suppress(OSError):
+        os.write(2, f"\nthe program's status {code} counts as {_FAILED}\n".encode())
+    return _FAILED
 
 
 def _become(spec: dict[str, Any]) -> None:
@@ -102,7 +123,8 @@ def _become(spec: dict[str, Any]) -> None:
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
         for name, value in sorted(spec["limits"].items()):
-            resource.setrlimit(getattr(resource, name), (value, value))
+            beyond = int(name == "RLIMIT_CPU")  # SIGXCPU at the one and SIGKILL at the other
+            resource.setrlimit(getattr(resource, name), (value, value + beyond))
         os.execve(spec["argv"][0], spec["argv"], dict(os.environ))
     except (OSError, ValueError) as reason:
         _not_started(spec, reason)

@@ -103,7 +103,8 @@ class DockerRunner:
     def shell(self, scratch: Path, words: Sequence[str], limits: Limits) -> int:
         """As `containers.runner.Runner`."""
         sealed.prepare(scratch, None)
-        program = sealed.command(self.image, sealed.shell(self.image, words), limits, resources={}, report=False)
+        resources = {"RLIMIT_CPU": limits.cpu_s}
+        program = sealed.command(self.image, sealed.shell(self.image, words), limits, resources=resources, report=False)
         with sealed.holding(NAME, self.image, self.code), connected(self.engine) as client:
             _require_image(client, self.image)
             settings = {**self._settings(scratch, limits, None, Tag()), "command": program, "tty": sys.stdin.isatty()}
@@ -124,6 +125,9 @@ class DockerRunner:
             binds.append((objects, sealed.OBJECTS, True))
         user = f"{sealed.USER}:{sealed.USER}" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
         program = self.program or sealed.compiler(self.image)
+        # Not the container's limit, which binds process 1: a compile that kept it busy with signals had it killed, as
+        # if by somebody outside.
+        resources = {"RLIMIT_CPU": limits.cpu_s}
         labels = {
             "home": home_label(self.home),
             "scratch": str(scratch),
@@ -133,7 +137,7 @@ class DockerRunner:
         return {
             **walls(limits),
             "image": self.image.docker_id,
-            "command": sealed.command(self.image, program, limits, resources={}, silence_s=_SILENCE_S),
+            "command": sealed.command(self.image, program, limits, resources=resources, silence_s=_SILENCE_S),
             "environment": sealed.environment(self.extra_environment),
             "labels": {f"{LABEL}.{key}": value for key, value in labels.items()},
             "mounts": [Mount(place, str(source), type="bind", read_only=closed) for source, place, closed in binds],
@@ -161,7 +165,6 @@ def walls(limits: Limits) -> dict[str, Any]:
         "log_config": LogConfig(type="none"),
         "ulimits": [
             Ulimit(name="core", soft=0, hard=0),
-            Ulimit(name="cpu", soft=limits.cpu_s, hard=limits.cpu_s + 1),
             Ulimit(name="fsize", soft=limits.file_size, hard=limits.file_size),
         ],
     }
@@ -293,8 +296,8 @@ def _run(
         raise lost(reason) from reason
     if status == _inside.LOST and not timed_out:
         raise lost("the engine no longer brought the worker's signs of life into it")
-    if status > _inside.SIGNALLED and lines.peak is None and not timed_out and not memory:
-        raise lost(f"somebody on its machine ended the container with signal {status - _inside.SIGNALLED}")
+    if _inside.ENDED < status <= _inside.SIGNALLED and not timed_out and not memory:
+        raise lost(f"somebody on its machine ended the container with signal {status - _inside.ENDED}")
     return sealed.ended(status, timed_out=timed_out, max_rss_bytes=lines.peak or 0), memory
 
 

@@ -42,6 +42,7 @@ COMPILED_FILES = {name: limit for name, limit in PAYLOAD_FILES.items() if name n
 SCHEMA = "compile-result/1"
 DOCUMENT_LIMIT = MIB
 STAGE_LIMIT = 256
+_CLAIM_LIMIT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,7 @@ def _accept(out_dir: Path) -> Accepted:
         _refuse("payload is not a folder")
     _require_names(folder, set(COMPILED_FILES), "the payload")
     files = tuple(_measure(folder, name, limit) for name, limit in sorted(COMPILED_FILES.items()))
-    document = canonical.loads(_read(out_dir / "result.json", DOCUMENT_LIMIT), strict=True, name="result.json")
-    claimed, stages = _parse(document)
+    claimed, stages = _document(out_dir / "result.json")
     found = {entry.name: {"digest": entry.digest, "size": entry.size} for entry in files}
     for name in sorted(found):
         if claimed.get(name) != found[name]:
@@ -94,13 +94,27 @@ def _accept(out_dir: Path) -> Accepted:
 
 
 def read_error(out_dir: Path) -> FarmError | None:
-    """The error that a failed child reported in error.json; None when there is none that can be believed to be one."""
+    """The error that a failed child reported in error.json; None when there is none that can be believed to be one.
+
+    A child speaks for itself (`Code.of_compile`). What others find out about it, it cannot claim: it would then decide
+    whether it is tried again, or what is said of the farm. Such a claim is CHILD_CRASHED, with the claim in its detail.
+    """
     try:
         data = canonical.loads(_read(out_dir / "error.json", DOCUMENT_LIMIT), name="error.json")
     except (FarmError, OSError):
         return None
     error = FarmError.from_json(data)
-    return None if error.code is Code.INTERNAL else error
+    if error.code is Code.INTERNAL:
+        return None
+    if not error.code.of_compile:
+        return FarmError(
+            Code.CHILD_CRASHED,
+            "the compiler ended without a result",
+            f"it claims {error.code.number}, which is not for a compile to say",
+            "Read its log with `farm logs`, and report it.",
+            {"claimed": str(error)[:_CLAIM_LIMIT]},
+        )
+    return error
 
 
 def _require_names(folder: Path, expected: set[str], what: str) -> None:
@@ -153,6 +167,15 @@ def _open_plain(path: Path, limit: int) -> BinaryIO:
         os.close(handle)
         _refuse(f"{path.name} has another name as well, or runs as somebody", file=path.name)
     return os.fdopen(handle, "rb")
+
+
+def _document(path: Path) -> tuple[dict[str, Any], tuple[StageDigest, ...]]:
+    try:
+        return _parse(canonical.loads(_read(path, DOCUMENT_LIMIT), strict=True, name=path.name))
+    except FarmError as reason:
+        if reason.code is Code.RESULT_REFUSED:
+            raise
+        _refuse(f"{reason.what}{reason.why and ': '}{reason.why}", file=path.name)
 
 
 def _parse(document: Any) -> tuple[dict[str, Any], tuple[StageDigest, ...]]:

@@ -149,9 +149,10 @@ def _source() -> str:
 
 
 def ended(status: int, *, timed_out: bool, max_rss_bytes: int) -> ChildResult:
-    """How a program ended whose sandbox ended with this status: 128 + N stands for signal N."""
-    if status > _inside.SIGNALLED:
-        return ChildResult(None, status - _inside.SIGNALLED, timed_out, max_rss_bytes)
+    """How a compile ended whose sandbox ended with this status (`_inside.py`)."""
+    for base in (_inside.SIGNALLED, _inside.ENDED):
+        if status > base:
+            return ChildResult(None, status - base, timed_out, max_rss_bytes)
     return ChildResult(status, None, timed_out, max_rss_bytes)
 
 

@@ -107,7 +107,10 @@ class Peer(Service):
     and certificate. Raises `FarmError` USAGE for an address of another form. Threads may share a peer.
     """
 
-    _advice = f"{Service._advice[:-1]}; a worker's certificate lasts 90 days."
+    _advice = (
+        f"{Service._advice[:-1]}; a worker's certificate lasts 90 days, and the registry shows a renewed one "
+        "only after it was started again."
+    )
 
     def __init__(
         self, url: str, *, name: str, authority: Path, identity: Path, key: Path | None = None, unreachable: Code

@@ -174,7 +174,7 @@ class _Settled:
             return False
         if error.code in LOST:
             self._unless_lost(partial(self._runs.lose, self._lease, error))
-        elif error.code is not Code.PAYLOAD_DIFFERS:  # that one was recorded when it was found
+        else:  # PAYLOAD_DIFFERS ended the run when it was found: then the lease is over too
             self._fail(reason_of(error), error)
         return True
 

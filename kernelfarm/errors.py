@@ -226,6 +226,15 @@ class Code(Enum):
         self.status = status
         self.title = title
 
+    @property
+    def of_compile(self) -> bool:
+        """Whether a compile can find it by itself, and is believed when it reports it.
+
+        That is what model, rules, target and tools are, and what the disk refused it. What others find out about a
+        compile (how it ended, whether its sandbox, lease or result holds) is not for itself to say.
+        """
+        return self.number.startswith(_RANGES_OF_COMPILE) or self in _OTHERS_OF_COMPILE
+
     @classmethod
     def from_number(cls, number: str) -> Code:
         """The member of a printed number such as "FARM-E0201"; raises `ValueError` on an unknown one."""
@@ -233,6 +242,23 @@ class Code(Enum):
             if member.number == number:
                 return member
         raise ValueError(f"unknown error code {number!r}")
+
+
+_RANGES_OF_COMPILE = tuple(f"FARM-E{digits}" for digits in ("02", "032", "033", "034", "070", "073"))
+_OTHERS_OF_COMPILE = frozenset(
+    {
+        Code.USAGE,
+        Code.TARGET_UNKNOWN,
+        Code.TARGET_INVALID,
+        Code.DEVICE_UNKNOWN,
+        Code.COMPILE_FAILED,
+        Code.JSON_INVALID,
+        Code.JSON_NOT_CANONICAL,
+        Code.SCHEMA_MISMATCH,
+        Code.DIGEST_INVALID,
+        Code.NAME_INVALID,
+    }
+)
 
 
 class FarmError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import codecs
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,7 +36,10 @@ _CHUNK = 1 << 16
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print where the log files are as one JSON document.")
 def command(name: str, follow: bool, as_json: bool) -> None:
-    """Show the log of the run ID, or of every run of the build ID, attempt by attempt."""
+    """Show the log of the run ID, or of every run of the build ID, attempt by attempt.
+
+    Control characters are shown, not sent to the terminal: a log is what a compile wrote. `--json` names the files.
+    """
     from farm import config
     from farm.cli import output
     from farm.ledger.ledger import opened
@@ -84,9 +87,10 @@ def _show(ledger: Ledger, logs: Path, run: int, *, follow: bool) -> None:
         tell(row, ledger)
         return not row.status.state.final
 
+    show = _Shown()
     for data in read(lambda: log_files(logs, run), live):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        show(data)
+    show(b"", final=True)
 
 
 def _show_kept(ledger: Ledger, store: ContentStore, logs: Path, run: int) -> None:
@@ -95,12 +99,23 @@ def _show_kept(ledger: Ledger, store: ContentStore, logs: Path, run: int) -> Non
         if attempt.log is None or (logs / f"r{run}" / f"{attempt.fencing}.log").is_file():
             continue
         try:
-            sys.stdout.buffer.write(store.get_bytes(digest.parse(attempt.log)))
+            _Shown()(store.get_bytes(digest.parse(attempt.log)), final=True)
         except FarmError as error:
             if error.code is not Code.STORE_MISSING:
                 raise
             click.echo(f"the log of attempt {attempt.fencing} was removed by `farm gc`", err=True)
-    sys.stdout.buffer.flush()
+
+
+class _Shown:
+    """Writes the pieces of a log as `output.plain` text; bytes that are no UTF-8 are shown as such."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def __call__(self, data: bytes, *, final: bool = False) -> None:
+        from farm.cli import output
+
+        click.echo(output.plain(self._decoder.decode(data, final)), nl=False)
 
 
 class _Teller:

@@ -87,6 +87,8 @@ def of(home: Home) -> Authority:
 def ensure(home: Home) -> Authority:
     """The authority of a farm, made where it is missing; a server's certificate that ends within 30 days is renewed.
 
+    A gate or registry that runs goes on with the certificate that it read at its start.
+
     Raises a coded `FarmError` of class ENVIRONMENT for the disk.
     """
     found = of(home.create())

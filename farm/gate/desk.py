@@ -283,7 +283,7 @@ def _refused(why: str) -> FarmError:
 
 
 def _error(text: str) -> FarmError:
-    """A worker's error, which is for people to read: bounded, and of a code that a compile may end with."""
+    """A worker's error, which is for people to read, and bounded: `Fail` and `Lose` say what becomes of the run."""
     if len(text) > messages.ERROR_LIMIT:
         raise malformed(f"its error has more than {messages.ERROR_LIMIT} characters")
     try:

@@ -110,11 +110,14 @@ def test_what_is_cancelled_while_no_worker_is_up_never_starts(queue: Queue) -> N
     build = queue.build(TARGETS)
     eventually(lambda: queue.redis.client().llen("farm") >= 3)
     queue.ledger.runs.cancel([1, 2])
+    assert queue.left() == []  # not a lease: nobody began
     queue.marks.go()
     queue.station()
     assert [cell["error"] for cell in cells(build)] == ["INTERRUPTED", "INTERRUPTED", None]
     assert len(queue.marks.started()) == 1
     assert queue.states() == ["cancelled", "cancelled", "done"]
+    assert [queue.outcomes(run) for run in (1, 2, 3)] == [[], [], ["done"]]
+    eventually(lambda: queue.left() == [], within_s=GONE_S)
 
 
 def test_a_run_that_is_cancelled_under_way_ends_at_once(queue: Queue) -> None:

@@ -110,3 +110,9 @@ def test_a_cancel_with_no_worker_up_holds_when_one_comes(farm: Shell, marks: Mar
     eventually(lambda: ledger.runs.get(2).status.state is RunState.DONE)
     assert ledger.runs.get(1).status.state is RunState.CANCELLED
     assert len(marks.started()) == 1
+    # And nothing is left of the first: it was never begun, and the second has ended
+    assert ledger.runs.attempts(1) == []
+    assert [row.status.lease_until for row in ledger.runs.recent()] == [None, None]
+    places = [farm.home / "cache", farm.home / "store" / "tmp"]
+    eventually(lambda: [path for place in places for path in place.glob("*")] == [])
+    eventually(lambda: not alive(marks.started()[0]))

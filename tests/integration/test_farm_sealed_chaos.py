@@ -1,5 +1,5 @@
-"""The engine, a worker, or the wish for a build is lost while containers compile: the matrix ends as asked, a second
-container starts only for a cell whose machinery was lost, and nothing is left behind.
+"""The engine, Redis, a worker, or the wish for a build is lost while containers compile: the matrix ends as asked, a
+second container starts only for a cell whose machinery was lost, and nothing is left behind.
 
 Hints are delivered again within seconds here, so that a sweep which would start a cell twice does so in the test.
 """
@@ -86,6 +86,21 @@ def test_kill_9_of_the_engine(farm: SealedFarm, tmp_path: Path, docker_engine: D
     eventually(lambda: farm.left() == [], within_s=GONE_S)
 
 
+def test_redis_is_killed_and_comes_back_empty(farm: SealedFarm, tmp_path: Path) -> None:
+    farm.worker()
+    farm.worker()
+    build = begin(farm, tmp_path)
+    under_way(farm, 2)
+    farm.redis.kill()
+    farm.redis.start()
+    with farm.redis.client() as client:
+        client.flushall()
+    assert states(build) == ["done"] * 6
+    require_single_starts(farm, but=set(), ended=set())
+    assert sorted(farm.starts.by_run()) == [1, 2, 3, 4, 5, 6]
+    eventually(lambda: farm.left() == [], within_s=GONE_S)
+
+
 @pytest.mark.parametrize("whole", [False, True], ids=["station", "with-all-processes"])
 def test_kill_9_of_a_worker(farm: SealedFarm, tmp_path: Path, whole: bool) -> None:
     doomed = farm.worker()
@@ -116,6 +131,21 @@ def test_sigterm_to_the_group_lets_a_container_end(farm: SealedFarm, tmp_path: P
     assert states(build) == ["done"] * 6
     require_single_starts(farm, but=set(), ended=set())
     eventually(lambda: farm.left() == [], within_s=GONE_S)
+
+
+def test_cancel_with_no_worker_up_starts_no_container(farm: SealedFarm, tmp_path: Path) -> None:
+    build = begin(farm, tmp_path)
+    eventually(lambda: len(farm.ledger.runs.live()) == 6)
+    assert farm.product.must("cancel", "b1")["builds"] == {"b1": "cancelled"}
+    build.communicate(timeout=BUILD_S)
+    assert {row.status.state for row in farm.ledger.runs.recent()} == {RunState.CANCELLED}
+    # When workers come, the hints are still in Redis
+    farm.worker()
+    with farm.redis.client() as client:
+        eventually(lambda: client.llen("farm") == 0 and client.hlen("unacked") == 0)
+    assert farm.drain() == [0]
+    assert farm.starts.by_run() == {}
+    assert farm.left() == []
 
 
 def test_cancel_while_containers_run(farm: SealedFarm, tmp_path: Path) -> None:

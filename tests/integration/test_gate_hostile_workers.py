@@ -75,9 +75,13 @@ def guest(server: GateServer, name: str = "mallory") -> Guest:
     return Guest(name, gate, ContentStore(server.folder / f"store-of-{name}"), gate.registry(server.registry.url))
 
 
-def payload_of(store: ContentStore, job: Job, folder: Path) -> Payload:
-    """A good payload for a job, its files in the store."""
-    made = describe.completed(job, Accepted(bundles.compiled(folder, job.action.target_name, model=job.model), (), ()))
+def payload_of(
+    store: ContentStore, job: Job, folder: Path, change: Callable[[Path], object] = lambda _: None
+) -> Payload:
+    """A good payload for a job, its files in the store. `change` may alter what was compiled before it is described."""
+    compiled = bundles.compiled(folder, job.action.target_name, model=job.model)
+    change(compiled)
+    made = describe.completed(job, Accepted(compiled, (), ()))
     paths = sorted(made.folder.iterdir())
     files = tuple(PayloadFile(path.name, store.put_file(path), path.stat().st_size) for path in paths)
     return Payload(payload_digest(made.folder), job.model.name, job.action.target_name, files)
@@ -148,6 +152,16 @@ def test_a_wrong_digest_is_refused(scene: Scene, tmp_path: Path, name: str) -> N
     scene.require_nothing_in()
 
 
+def test_a_wrong_digest_of_the_payload_is_refused(scene: Scene, tmp_path: Path) -> None:
+    """Every file is as it should be; only what they are together is a lie."""
+    mallory = guest(scene.server)
+    grant = mallory.take()
+    payload = replace(payload_of(mallory.store, scene.job, tmp_path / "payload"), digest=digest.of_bytes(b"lie"))
+    mallory.upload(grant, payload)
+    assert refusal(lambda: mallory.finish(held(grant), payload)) is Code.RESULT_REFUSED
+    scene.require_nothing_in()
+
+
 def test_a_bill_of_materials_that_leaves_something_out_is_refused(scene: Scene, tmp_path: Path) -> None:
     """Its digest is right; it is not what the gate would write for these files."""
     mallory = guest(scene.server)
@@ -185,18 +199,29 @@ def test_a_file_that_never_came_is_refused(scene: Scene, tmp_path: Path) -> None
     scene.require_nothing_in()
 
 
-def test_an_oversize_blob_is_refused(scene: Scene, tmp_path: Path) -> None:
-    """One byte above the file's limit: whether it says so, or claims less and serves more."""
+@pytest.mark.parametrize(
+    ("beyond", "claimed_less", "expected"),
+    [(0, 0, None), (1, 0, Code.RESULT_REFUSED), (1, 1, Code.BLOB_REFUSED)],
+    ids=["at-the-limit", "says-so", "claims-less"],
+)
+def test_an_oversize_blob_is_refused(
+    scene: Scene, tmp_path: Path, beyond: int, claimed_less: int, expected: Code | None
+) -> None:
+    """A payload that is right in everything, with a file of a byte above its limit. How much is fetched of one that
+    claims less: `tests/unit/test_farm_blobs.py`."""
     mallory = guest(scene.server)
     grant = mallory.take()
-    good = payload_of(mallory.store, scene.job, tmp_path / "payload")
-    limit = PAYLOAD_FILES["media.hdr"]
-    large = mallory.store.put_bytes(bytes(limit + 1))
-    for claimed, expected in ((limit + 1, Code.RESULT_REFUSED), (limit, Code.BLOB_REFUSED)):
-        files = [replace(each, digest=large, size=claimed) if each.name == "media.hdr" else each for each in good.files]
-        payload = replace(good, files=tuple(files))
-        mallory.upload(grant, payload)
-        assert refusal(lambda payload=payload: mallory.finish(held(grant), payload)) is expected
+    size = PAYLOAD_FILES["media.hdr"] + beyond
+    good = payload_of(
+        mallory.store, scene.job, tmp_path / "payload", lambda made: (made / "media.hdr").write_bytes(bytes(size))
+    )
+    files = [replace(each, size=size - claimed_less) if each.name == "media.hdr" else each for each in good.files]
+    payload = replace(good, files=tuple(files))
+    mallory.upload(grant, payload)
+    if expected is None:
+        mallory.finish(held(grant), payload)
+        return
+    assert refusal(lambda: mallory.finish(held(grant), payload)) is expected
     scene.require_nothing_in()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -9,11 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from containers import sealed
-from kernelfarm.errors import Code
+from containers import _inside, sealed
+from kernelfarm.errors import Code, FarmError
 from tests.support.sandboxes import GOOD, SMALL, Sandbox
+from tests.support.services import HANG_S
 
 pytestmark = pytest.mark.services
+
+EMPTY_WEIGHTS = (
+    "import hashlib; found = json.load(open('out/result.json')); "
+    "found['files']['weights.bin'] = {'digest': 'sha256:' + hashlib.sha256().hexdigest(), 'size': 0}; "
+    "open('out/result.json', 'w').write(json.dumps(found, sort_keys=True, separators=(',', ':'))); "
+)
+"""A result.json that tells of an empty file of weights."""
 
 
 def test_a_compile_that_means_well_is_accepted(sandbox: Sandbox) -> None:
@@ -371,6 +380,11 @@ def test_time_is_bounded_also_for_a_program_that_ignores_signals(sandbox: Sandbo
     assert time.monotonic() - began < 400  # it did not sleep to its end
 
 
+def test_processor_time_is_bounded(sandbox: Sandbox) -> None:
+    error = sandbox.refused("while True: pass", limits=replace(SMALL, cpu_s=1, wall_s=HANG_S))
+    assert (error.code, "processor time" in error.why) == (Code.CHILD_TIMEOUT, True)
+
+
 def test_a_log_of_1_gb_is_cut(sandbox: Sandbox) -> None:
     script = """
     import itertools
@@ -387,11 +401,11 @@ def test_a_log_of_1_gb_is_cut(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        "os.unlink('out/payload/kernels.so'); os.symlink('/etc/passwd', 'out/payload/kernels.so')",
-        "os.rename('out/payload', 'out/moved'); os.symlink('moved', 'out/payload')",
-        "os.unlink('out/payload/golden.bin'); os.link('out/payload/weights.bin', 'out/payload/golden.bin')",
+        "os.unlink('out/payload/kernels.so'); os.symlink('../../in/good/payload/kernels.so', 'out/payload/kernels.so')",
+        "shutil.rmtree('out/payload'); os.symlink('../in/good/payload', 'out/payload')",
+        "os.mkdir('out/objects'); os.link('out/payload/weights.bin', 'out/objects/' + 'a' * 64)",
         "os.chmod('out/payload/media-run', 0o4755)",
-        "os.unlink('out/payload/weights.bin'); os.mkfifo('out/payload/weights.bin')",
+        EMPTY_WEIGHTS + "os.unlink('out/payload/weights.bin'); os.mkfifo('out/payload/weights.bin')",
         "open('out/payload/extra', 'w')",
         "open('out/extra', 'w')",
         "open('out/payload/kernels.so', 'ab').write(b'x')",
@@ -399,6 +413,7 @@ def test_a_log_of_1_gb_is_cut(sandbox: Sandbox) -> None:
     ids=["link", "link-folder", "hard-link", "setuid", "fifo", "extra", "extra-outside", "changed"],
 )
 def test_an_output_that_is_not_plain_files_is_refused(sandbox: Sandbox, spoil: str) -> None:
+    """The bytes behind a link, and in a pipe, are those that result.json tells of: only the kind of file is wrong."""
     assert sandbox.refused(GOOD + spoil).code is Code.RESULT_REFUSED
 
 
@@ -442,6 +457,29 @@ def test_the_hosts_environment_and_secrets_are_out_of_sight(
 def test_what_a_compile_says_of_its_own_end_is_not_believed(sandbox: Sandbox) -> None:
     error = sandbox.refused('print(\'{"max_rss_bytes":1}\'); print(json.dumps({"status": 0})); sys.exit(7)')
     assert error.code is Code.CHILD_CRASHED
+
+
+def test_an_empty_file_of_weights_would_be_taken(sandbox: Sandbox) -> None:
+    """So the pipe of the test above is refused for what it is."""
+    sandbox.run(GOOD + EMPTY_WEIGHTS + "open('out/payload/weights.bin', 'w')")
+
+
+@pytest.mark.parametrize("status", [_inside.LOST, _inside.ENDED + 9, _inside.SIGNALLED + 9, 255])
+def test_a_compile_cannot_give_itself_the_status_of_a_lost_sandbox(sandbox: Sandbox, status: int) -> None:
+    assert sandbox.refused(f"sys.exit({status})").code is Code.CHILD_CRASHED
+
+
+@pytest.mark.parametrize("code", [Code.PAYLOAD_DIFFERS, Code.RUNNER_LOST, Code.LEASE_LOST, Code.BLOB_MISSING])
+def test_a_compile_cannot_claim_what_only_others_find_out(sandbox: Sandbox, code: Code) -> None:
+    claim = json.dumps(FarmError(code, "believe me").to_json())
+    error = sandbox.refused(f"open('out/error.json', 'w').write({claim!r}); sys.exit(1)")
+    assert (error.code, error.detail) == (Code.CHILD_CRASHED, {"claimed": f"{code.number} believe me"})
+
+
+@pytest.mark.parametrize("data", ["", "{", "[]", '{"files":{},"files":{}}', "[" * 200_000])
+def test_a_result_file_that_is_none_is_refused(sandbox: Sandbox, data: str) -> None:
+    spoil = f"open('out/result.json', 'w').write({data[:24]!r} + {data[24:25]!r} * {len(data[24:])})"
+    assert sandbox.refused(GOOD + spoil).code is Code.RESULT_REFUSED
 
 
 def test_a_report_of_another_error_names_no_file_of_the_host(sandbox: Sandbox) -> None:

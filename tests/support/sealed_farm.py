@@ -32,6 +32,7 @@ from tests.support import farms, pinned_image, redis_server
 from tests.support.docker_engine import DockerEngine
 from tests.support.postgres_server import PostgresServer
 from tests.support.product import Product
+from tests.support.redis_server import RedisServer
 
 GONE_S = 30.0
 """Seconds after which nothing of a build may be left."""
@@ -129,10 +130,11 @@ class Starts:
 
 @dataclass
 class SealedFarm:
-    """One farm: its command line, ledger, engine, and every process that a test started."""
+    """One farm: its command line, ledger, engine, Redis, and every process that a test started."""
 
     product: Product
     engine: DockerEngine
+    redis: RedisServer
     ledger: Ledger
     starts: Starts
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -220,7 +222,7 @@ def running(
     with redis_server.running(folder / "redis") as redis, opened(address) as ledger, Starts(engine, home) as starts:
         environment = {"FARM_BROKER_URL": redis.url, "FARM_LEDGER_URL": address, "DOCKER_HOST": engine.address}
         product = Product(home, {**environment, **(settings or {})}).with_key()
-        farm = SealedFarm(product, engine, ledger, starts)
+        farm = SealedFarm(product, engine, redis, ledger, starts)
         try:
             yield farm
         finally:

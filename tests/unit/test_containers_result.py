@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def rewrite(out: Path, change: Callable[[dict[str, object]], object]) -> None:
+def rewrite(out: Path, change: Callable[[dict[str, Any]], object]) -> None:
     document = canonical.loads((out / "result.json").read_bytes())
     change(document)
     (out / "result.json").write_bytes(canonical.dumps(document))
@@ -100,7 +101,14 @@ def link(out: Path) -> None:
     (out / "payload/weights.bin").symlink_to(out.parent / "weights.bin")
 
 
+def describe(out: Path, name: str, data: bytes) -> None:
+    """Have result.json tell of these bytes, so that a file is refused for nothing but its kind or size."""
+    entry = {"digest": digest.of_bytes(data), "size": len(data)}
+    rewrite(out, lambda document: document["files"].update({name: entry}))
+
+
 def pipe(out: Path) -> None:
+    describe(out, "weights.bin", b"")
     (out / "payload/weights.bin").unlink()
     os.mkfifo(out / "payload/weights.bin")
 
@@ -122,7 +130,9 @@ def link_to_payload(out: Path) -> None:
 
 
 def too_large(out: Path) -> None:
-    os.truncate(out / "payload/media.hdr", (1 << 20) + 1)
+    data = bytes((1 << 20) + 1)
+    describe(out, "media.hdr", data)
+    (out / "payload/media.hdr").write_bytes(data)
 
 
 def no_result(out: Path) -> None:
@@ -182,19 +192,21 @@ def test_a_result_file_that_says_something_else_is_refused(
     assert caught.value.code is Code.RESULT_REFUSED
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"a":1,"a":1}', b'{ "schema":"compile-result/1"}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"a":1,"a":1}', b'{ "schema":"compile-result/1"}', b"\xff", b"[" * 200_000]
+)
 def test_a_result_file_that_is_not_canonical_json_is_refused(out: Path, data: bytes) -> None:
     (out / "result.json").write_bytes(data)
     with pytest.raises(FarmError) as caught:
         result.accept(out)
-    assert caught.value.status == 1
+    assert caught.value.code is Code.RESULT_REFUSED
 
 
 def test_a_stage_without_a_digest_is_refused(out: Path) -> None:
     rewrite(out, lambda document: document.update(stages=[{"name": "s", "digest": Digest("sha256:1")}]))
     with pytest.raises(FarmError) as caught:
         result.accept(out)
-    assert caught.value.status == 1
+    assert caught.value.code is Code.RESULT_REFUSED
 
 
 def test_the_childs_error_is_read(tmp_path: Path) -> None:
@@ -203,6 +215,26 @@ def test_the_childs_error_is_read(tmp_path: Path) -> None:
     read = result.read_error(tmp_path)
     assert read is not None
     assert read.to_json() == error.to_json()
+
+
+def claimed(out: Path, code: Code) -> FarmError | None:
+    """What is read where a child claims a code."""
+    (out / "error.json").write_bytes(canonical.dumps(FarmError(code, "so it says").to_json()))
+    return result.read_error(out)
+
+
+def test_what_a_compile_can_find_is_believed(tmp_path: Path) -> None:
+    for code in (code for code in Code if code.of_compile):
+        read = claimed(tmp_path, code)
+        assert read is not None and read.code is code
+
+
+def test_what_others_say_of_a_compile_it_cannot_claim(tmp_path: Path) -> None:
+    for code in (code for code in Code if not code.of_compile and code is not Code.INTERNAL):
+        read = claimed(tmp_path, code)
+        assert read is not None
+        assert (read.code, read.detail) == (Code.CHILD_CRASHED, {"claimed": f"{code.number} so it says"})
+    assert claimed(tmp_path, Code.INTERNAL) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"{}", b'{"schema":"error/1","code":"FARM-E9999"}', b"[1]"])

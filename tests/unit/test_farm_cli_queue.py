@@ -13,6 +13,7 @@ from farm.cli import logs, main
 from farm.ledger.builds import CellRow
 from farm.ledger.nouns import AttemptRow, RunRow, Seat
 from farm.ledger.rules import BuildState, Reason, RunStatus
+from farm.logs import log_path
 from farm.scheduler import Session
 from kernelfarm.nouns import RunState
 from tests.support import farms
@@ -146,6 +147,33 @@ def test_a_log_that_gc_removed_is_said_to_be_gone(farm: Session, capsys: pytest.
     said(capsys, "gc", "--grace-days", "0", "--log-days", "0")
     assert main.main(["logs", "r1"]) == 0
     assert capsys.readouterr() == ("", "the log of attempt 1 was removed by `farm gc`\n")
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["file", "store"])
+def test_a_log_does_not_drive_the_terminal(
+    farm: Session, capfdbinary: pytest.CaptureFixture[bytes], kept: bool
+) -> None:
+    # Given a log with an escape sequence, a bell, a byte that is no UTF-8, and a letter cut by the size of a read
+    letter = b"x" * ((1 << 16) - 1) + "é\n".encode()
+    data = letter + b"\x1b]0;owned\x07\x1b[2J\r\x9b \xff\n\tplain\n"
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    taken = farm.ledger.runs.take("w1", lease_s=60.0, among=[number])
+    assert taken is not None
+    path = log_path(farm.settings.home.logs, number, 1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    if kept:
+        farm.ledger.runs.keep_log(taken[0], farm.store.put_file(path))
+        path.unlink()
+    # When it is shown
+    assert main.main(["logs", "r1"]) == 0
+    # Then what would act is spelt out, and text is as it was
+    shown = capfdbinary.readouterr().out
+    assert shown == letter + rb"\x1b]0;owned\x07\x1b[2J\r\x9b \xff" + b"\n" + rb"\tplain" + b"\n"
+    if not kept:  # the bytes themselves are in the files that --json names
+        assert main.main(["logs", "r1", "--json"]) == 0
+        [named] = json.loads(capfdbinary.readouterr().out)["runs"]["r1"]
+        assert Path(named).read_bytes() == data
 
 
 @pytest.mark.parametrize(

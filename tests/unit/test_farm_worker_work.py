@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from containers.process import ProcessRunner
 from farm import cache, worker
 from farm.actions import Job
 from farm.heart import Heart
@@ -290,6 +293,29 @@ def test_a_run_whose_ground_was_lost_is_queued_again(farm: Session, code: Code) 
     status = farm.ledger.runs.get(number).status
     assert (status.state, status.reason, status.losses) == (RunState.QUEUED, Reason.LOST, 1)
     assert [item.outcome for item in farm.ledger.runs.attempts(number)] == [Outcome.LOST]
+
+
+@pytest.mark.parametrize("code", [*sorted(worker.LOST, key=str), Code.PAYLOAD_DIFFERS, Code.LEASE_LOST])
+def test_a_compile_that_claims_a_loss_is_not_tried_again(farm: Session, code: Code) -> None:
+    # Given a compile that reports what only others could find out
+    document = json.dumps(FarmError(code, "believe me").to_json())
+    hostile = f"import sys; open('out/error.json', 'w').write({document!r}); sys.exit(1)"
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    # When it is compiled
+    farms.worker(farm, ProcessRunner((sys.executable, "-c", hostile))).work([number])
+    # Then the run has failed, with one start
+    row = farm.ledger.runs.get(number)
+    failure = row.failure()
+    assert failure is not None
+    assert (row.status.state, failure.code) == (RunState.FAILED, Code.CHILD_CRASHED)
+    assert [item.outcome for item in farm.ledger.runs.attempts(number)] == [Outcome.FAILED]
+
+
+def test_a_run_ends_whatever_its_compile_ends_with(farm: Session) -> None:
+    """PAYLOAD_DIFFERS is recorded where the ledger finds it, and must not be taken for recorded elsewhere."""
+    number = farms.submit(farm.ledger, farms.job(farm.store))
+    farms.worker(farm, Compiler(error=FarmError(Code.PAYLOAD_DIFFERS, "x"))).work([number])
+    assert farm.ledger.runs.get(number).status.state is RunState.FAILED
 
 
 def test_a_cache_entry_whose_bytes_are_gone_is_a_miss(farm: Session) -> None:
