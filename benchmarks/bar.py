@@ -7,10 +7,11 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from kernelfarm import digest
+from kernelfarm import digest, files
 from tests.support import models
 
 FOLDER = models.ROOT / "build" / "bar"
@@ -19,13 +20,17 @@ SOURCES = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "sbom", "si
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the bar: what it is about, its figure, what is asked for, whether that holds, details for the file."""
+    """A line of the bar: what it is about, its figure, what is asked for, whether that holds, details for the file.
+
+    `lacking` is why it does not hold, in words: the tests that failed.
+    """
 
     name: str
     figure: str
     asked: str
     holds: bool
     detail: Any = None
+    lacking: Sequence[str] = ()
 
 
 Measures = Mapping[str, Callable[[], Iterator[Line]]]
@@ -40,31 +45,59 @@ def unknown(names: Sequence[str], known: Iterable[str]) -> int | None:
 
 
 def measure(name: str, chosen: Sequence[str], measures: Measures) -> int:
-    """Measure the chosen lines, or all and write the report of the bar `name`; 1 when a line does not hold."""
-    lines = []
+    """Measure the chosen lines, or all, into the report of the bar `name`; 1 when a line does not hold.
+
+    The report is written after each line: of a run that was broken off, what it had measured is there. One that does
+    not hold every line of the bar says so, and what it lacks.
+    """
+    report = Report(name, tuple(measures))
     for one in chosen or measures:
         for line in measures[one]():
             print(f"{'ok ' if line.holds else 'BAD'}  {line.name:<52} {line.figure:<34} {line.asked}", flush=True)
-            lines.append(line)
-    if not chosen:
-        write(name, lines)
-    return 0 if all(line.holds for line in lines) else 1
+            for why in () if line.holds else line.lacking:
+                print(f"       {why}", flush=True)
+            report.lines.append(line)
+            report.write()
+        report.measured.append(one)
+        report.write()
+    without = f", without {', '.join(report.missing)}" if report.missing else ""
+    print(f"written to {report.path}{without}")
+    return 0 if all(line.holds for line in report.lines) else 1
 
 
-def write(name: str, lines: Sequence[Line]) -> None:
-    """The report: figures, the sources measured, the machine."""
-    document = {
-        "schema": "bar/1",
-        "bar": name,
-        "holds": all(line.holds for line in lines),
-        "sources": {room: digest.of_tree(models.ROOT / room) for room in SOURCES},
-        "machine": {"architecture": platform.machine(), "cores": len(os.sched_getaffinity(0))},
-        "lines": [
-            {"name": line.name, "figure": line.figure, "asked": line.asked, "holds": line.holds, "detail": line.detail}
-            for line in lines
-        ],
-    }
-    report = FOLDER / f"{name}.json"
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(json.dumps(document, indent=1, sort_keys=True, default=str), encoding="utf-8")
-    print(f"written to {report.relative_to(models.ROOT)}")
+@dataclass(slots=True)
+class Report:
+    """What was measured so far: the names in `of` that are in `measured` to their end, and their lines."""
+
+    name: str
+    of: Sequence[str]
+    measured: list[str] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    sources: Mapping[str, str] = field(
+        default_factory=lambda: {room: digest.of_tree(models.ROOT / room) for room in SOURCES}
+    )
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return FOLDER / f"{self.name}.json"
+
+    @property
+    def missing(self) -> list[str]:
+        """The names that were not measured to their end."""
+        return [one for one in self.of if one not in self.measured]
+
+    def write(self) -> None:
+        """Write it: figures, the sources measured, the machine. It holds when it is whole and every line does."""
+        document = {
+            "schema": "bar/2",
+            "bar": self.name,
+            "holds": not self.missing and all(line.holds for line in self.lines),
+            "measured": self.measured,
+            "missing": self.missing,
+            "sources": self.sources,
+            "machine": {"architecture": platform.machine(), "cores": len(os.sched_getaffinity(0))},
+            "lines": [{key: getattr(line, key) for key in Line.__slots__} for line in self.lines],
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        files.atomic_write(self.path, json.dumps(document, indent=1, sort_keys=True, default=str).encode())

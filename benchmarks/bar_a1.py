@@ -1,6 +1,6 @@
 """`make bar-A1`: every line of issue A1's bar that has a figure, measured; prints it and writes build/bar/A1.json.
 
-    python -m benchmarks.bar_a1 [NAME...]      only the lines with these names
+    python -m benchmarks.bar_a1 [NAME...]      only these lines; the file names the others
 
 Exits 1 when a line does not hold. The file carries the digest of the sources that were measured.
 """

@@ -1,6 +1,6 @@
 """`make bar-A2`: issue A2's bar, measured: four models for every target. Prints it and writes build/bar/A2.json.
 
-    python -m benchmarks.bar_a2 [NAME...]      only the lines with these names
+    python -m benchmarks.bar_a2 [NAME...]      only these lines; the file names the others
 
 Exits 1 when a line does not hold. The models are built at small shapes, which emulators run in seconds; speed is
 measured at the shapes of use. What the tests of `tests/emulated` show (bad calls, variants by probing) is one line.
@@ -227,7 +227,8 @@ def machines(bench: Bench) -> Iterator[Line]:
         command, cwd=models.ROOT, env={**os.environ, "CI": "true"}, capture_output=True, text=True, check=False
     )
     last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "")
-    yield Line("tests/emulated under CI", last[:60], "all pass", done.returncode == 0, done.stdout[-4000:])
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    yield Line("tests/emulated under CI", last[:60], "all pass", done.returncode == 0, done.stdout[-4000:], failed)
 
 
 MEASURES: Mapping[str, Measure] = {

@@ -14,6 +14,8 @@ from pathlib import Path
 from benchmarks.bar import Line
 from tests.support import models
 
+_LAST = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -32,6 +34,12 @@ class Ran:
     def all_passed(self) -> bool:
         """Whether there were tests, and none failed or was skipped."""
         return 0 < self.passed == len(self.ends)
+
+    @property
+    def lacking(self) -> Sequence[str]:
+        """The tests that did not pass, each with how it ended; without any test, the end of what was said."""
+        wrong = [f"{name}: {end}" for name, end in sorted(self.ends.items()) if end != "passed"]
+        return wrong if self.ends else self.said.splitlines()[-_LAST:]
 
     def covers(self, words: Sequence[str], least: int = 1) -> bool:
         """Whether at least so many tests with one of these words in their names passed, and none of them failed."""
@@ -66,4 +74,4 @@ def counted(found: Ran, name: str, kinds: Mapping[str, Sequence[str]]) -> Iterat
     figure = f"{found.passed} of {len(found.ends)} tests"
     figure += f", not {', '.join(lacking)}" if lacking else ""
     detail = {"ends": found.ends, "said": "" if found.all_passed else found.said}
-    yield Line(name, figure, f"all; {len(kinds)} kinds", found.all_passed and not lacking, detail)
+    yield Line(name, figure, f"all; {len(kinds)} kinds", found.all_passed and not lacking, detail, found.lacking)

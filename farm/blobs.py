@@ -20,7 +20,6 @@ from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.store import ContentStore
 
-_CHUNK = 1 << 20
 _ELSEWHERE = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.TEMPORARY_REDIRECT)
 """What a registry answers for a blob that it has in a storage of its own."""
 _READ_S = 300.0
@@ -102,7 +101,7 @@ class Repository:
             what = "a blob could not be fetched"
             with files.coded(what, path), files.temp_file(path.parent) as (stream, temp):
                 state, count = hashlib.sha256(), 0
-                for piece in answer.iter_content(_CHUNK):
+                for piece in https.pieces(answer):
                     count += len(piece)
                     if count > size:
                         raise _refused(digest, f"it has more than {size} bytes")

@@ -142,7 +142,7 @@ def platform_of(name: str) -> Platform:
 
 
 def require_replaceable(out_dir: Path) -> None:
-    """Only a bundle, whole or damaged, or an empty folder is ever replaced: never a folder of the user's own.
+    """Only a bundle, whole or damaged, or an empty folder is ever replaced: never a folder or file of the user's own.
 
     Another tool's OCI layout has the same names but `media.idx`, and no index that speaks of our kinds of things.
     """
@@ -150,16 +150,17 @@ def require_replaceable(out_dir: Path) -> None:
         if not out_dir.exists() and not out_dir.is_symlink():
             return
         names = {path.name for path in out_dir.iterdir()} if out_dir.is_dir() and not out_dir.is_symlink() else {"?"}
-        ours = layout.DEVICE_INDEX in names or _speaks_of_bundles(out_dir / layout.INDEX)
-    known = {layout.LAYOUT, layout.INDEX, layout.DEVICE_INDEX, "blobs"}
-    if names and not (ours and layout.LAYOUT in names and names <= known):
-        raise FarmError(
-            Code.OUTPUT_FOREIGN,
-            f"{out_dir} exists and is not a bundle",
-            "it would have to be replaced",
-            "Choose another --out, or move it away.",
-            {"file": str(out_dir)},
-        )
+        ours = {layout.LAYOUT, layout.DEVICE_INDEX} <= names or _speaks_of_bundles(out_dir / layout.INDEX)
+        strays = layout.strays(out_dir) if ours else []
+    if names and not ours:
+        what, why = f"{out_dir} exists and is not a bundle", "it would have to be replaced"
+        advice = "Choose another --out, or move it away."
+    elif strays:
+        what, why = f"{out_dir} holds a file that is none of a bundle's", f"{strays[0]} would be removed with it"
+        advice = "Move that file away, then run the command again."
+    else:
+        return
+    raise FarmError(Code.OUTPUT_FOREIGN, what, why, advice, {"file": str(out_dir), "strays": strays[:100]})
 
 
 def _speaks_of_bundles(index: Path) -> bool:

@@ -150,10 +150,20 @@ def _visit_entry(parent: int, entry: os.DirEntry[str], name: str, folder: Folder
         return
     if not entry.is_file(follow_symlinks=False):
         raise fault(Code.BUNDLE_UNSAFE, shown, f"it is {_kind(entry)}, where only plain files belong")
-    head, _, tail = name.rpartition("/")
-    if name not in _ROOT_FILES and not (head == BLOB_FOLDER and _HEX.fullmatch(tail)):
+    if not _is_place(name):
         raise fault(Code.BUNDLE_EXTRA, shown, "no document can name it")
     folder.names.append(name)
+
+
+def strays(root: Path) -> list[str]:
+    """What lies in a bundle's folder where no bundle has anything, sorted: it is somebody else's."""
+    names = [path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return sorted(name for name in names if not _is_place(name))
+
+
+def _is_place(name: str) -> bool:
+    head, _, tail = name.rpartition("/")
+    return name in _ROOT_FILES or (head == BLOB_FOLDER and _HEX.fullmatch(tail) is not None)
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

@@ -77,10 +77,16 @@ class BundleView:
         return next((role for blob, role in self.roles.items() if oci.blob_name(blob) == name), "")
 
     def require(self) -> BundleView:
-        """This view; raises the first fault, if any."""
+        """This view; raises the first fault, if any, as one of this bundle."""
         if self.faults:
-            raise self.faults[0]
+            raise of_bundle(self.faults[0], str(self.folder.root))
         return self
+
+
+def of_bundle(error: FarmError, name: str) -> FarmError:
+    """An error about a file of a bundle as one that says which bundle it is, and what helps."""
+    advice = error.next_step or "Write the bundle again where it was made, or fetch it again."
+    return FarmError(error.code, f"{name}: {error.what}", error.why, advice, error.detail)
 
 
 def read(root: Path, limits: Limits | None = None) -> BundleView:

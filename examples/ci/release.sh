@@ -13,6 +13,7 @@
 set -euo pipefail
 step=${1:?build, rebuild, release, publish, verify, lock, fetch or self-test}
 name=${NAME:-$(basename "${MODEL%.*}")}
+[ -z "${REPOSITORY:-}" ] || REPOSITORY=${REPOSITORY,,} # registries know lower case alone, GitHub has owners with capitals
 mkdir -p reports
 trap 'cat "reports/$step.json" >&2' ERR # why a step failed belongs into the log too
 if [ -z "${VERSION:-}" ] && [ -f reports/publish.json ]; then

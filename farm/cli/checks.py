@@ -30,11 +30,13 @@ def _mark(check: Check) -> str:
 
 
 def _complain(check: Check, error: FarmError) -> None:
-    """One line to standard error: what is bad, or what could not be checked here and what would help."""
+    """To standard error: what is bad, a file or what was asked of something, and what would help."""
     if check.unmade:
         click.echo(f"not checked: {check.name} of {check.subject}: {error}", err=True)
     else:
-        click.echo(f"bad: {error.detail.get('file', '')}  {error.code.number} {error.code.title}", err=True)
+        what = error.detail.get("file") or f"{check.name} of {check.subject}"
+        advice = f"\n  next: {output.plain(error.next_step)}" if error.next_step else ""
+        click.echo(f"bad: {what}  {error.code.number} {error.code.title}{advice}", err=True)
 
 
 def _told(check: Check) -> str:

@@ -15,10 +15,11 @@ Examples:
   farm fetch farm.lock --key release.pub --out bundles --offline
   farm fetch farm.lock --key release.pub --mirror mirror.example:5000
 
-A fetch that was interrupted goes on where it stopped. With --offline what lies in the folder is verified, and nothing
-is asked of the network.
+A fetch that was interrupted goes on where it stopped, and a damaged bundle is fetched again; a file of your own in its
+folder is never removed. With --offline what lies in the folder is verified, and nothing is asked of the network.
 
-Exit status: 0 all there and verified, 1 something is bad, 3 not here or not reachable, 4 withdrawn or denied."""
+Exit status: 0 all there and verified, 1 something is bad, 2 wrong usage or a file of your own in the way, 3 not here or
+not reachable, 4 withdrawn or denied."""
 
 
 @click.command("fetch", cls=Command, epilog=EPILOG)

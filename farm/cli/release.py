@@ -31,11 +31,13 @@ here, or with --against: a repository takes only what was compared with its own 
 
 \b
 The channel "stable" demands every target of this farm, from a sandbox, allowed licences and a final version; "preview"
-nothing of that: only that licences were judged and none is denied. Channels of your own come from --channels FILE:
+nothing of that, only that licences were judged and none is denied, and takes pre-releases alone: consumers who name no
+version never get one. Channels of your own come from --channels FILE:
   schema = "release-channels/1"
   [channels.stable]
   targets = ["x86-64-v3", "aarch64"]             or ["all"]
-  prerelease = false
+  final = true                                   whether 1.2.0 may go there
+  prerelease = false                             whether 1.2.0-rc.1 may
   builds = 2                                     agreeing builds of each payload
   apart = "worker"                               what differs between them: "worker" or "host"
   sealed = true                                  from a sandbox

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.image.pins import Pin
-from farm.payload import GOLDEN, INCLUDE, KERNELS, LIBRARY, LINKS, PROGRAM, WEIGHTS, PayloadFolder
+from farm.payload import INCLUDE, KERNELS, LIBRARY, LINKS, PROGRAM, PayloadFolder
 from kernelfarm import canonical, digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -23,7 +23,6 @@ from toolchains import origins
 OWN = ("kernel-farm-products", "Apache-2.0")
 """Linked files and the public header: their sources are judged beside them, here their own bytes are."""
 _SHIPPED = (INCLUDE, KERNELS, LIBRARY, PROGRAM)
-_DATA = (GOLDEN, WEIGHTS)
 _GENERATED = "generated/"
 _TABLE = "sbom/declared.toml"
 
@@ -82,6 +81,10 @@ def _fault(config: Any) -> str:
         return "does not name its model"
     if not isinstance(tools, dict):
         return "does not list its tools"
+    try:
+        digest.parse(str(model.get("digest")))
+    except FarmError:
+        return "does not say which model it is"
     for name, tool in tools.items():
         version = tool.get("version") if isinstance(tool, dict) else None
         if not declared.normalised(name).strip("-./ ") or not isinstance(version, str) or not version:
@@ -153,9 +156,10 @@ def _products(contents: Contents) -> Material:
 
 
 def _model(contents: Contents, licence: str) -> Material:
-    pieces = tuple(Piece(name, contents.files[name].digest, contents.files[name].size, False) for name in _DATA)
+    """The model is one for all targets, whose weights differ in their layouts: its content is its own digest."""
     note = "nobody said under which licence the model may be shipped"
-    return Material(contents.model, "", "", Role.MODEL, licence, "--model-licence", pieces, note)
+    content = digest.parse(contents.config["model"]["digest"])
+    return Material(contents.model, "", "", Role.MODEL, licence, "--model-licence", note=note, content=content)
 
 
 def _packages(tools: Mapping[str, Any], pins: Iterable[Pin], store: ContentStore) -> list[Material]:

@@ -26,7 +26,7 @@ from farm.release.versions import compared_with, parse
 from farm.verify import PayloadCheck, Report, verify_bundle
 from kernelfarm import canonical, digest, files, nouns, oci_bundle
 from kernelfarm.digest import Digest
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.paths import Home
 from signing import verify
 from signing.keys import PublicKey
@@ -102,12 +102,12 @@ def resolve(
     RELEASE_UNKNOWN, and TAG_MOVED or MANIFEST_MISSING where `place` names a tag that is not where the log says.
     """
     remote = Remote(place)
-    found = transfer.read_log(remote, public, origin.repository if origin else "")
-    if origin is not None:
-        memory.require_seen(home, origin, public.keyid, found)
+    repository = (origin or place).repository
+    found = transfer.read_log(remote, public, repository)
     if seen is not None:
         log.require_extends(found, seen, place.place)
-    memory.require_and_remember(home, place, public.keyid, found)
+    for spot in (place,) if origin is None else (origin, place):
+        memory.require_and_remember(home, spot, public, repository, found)
     if place.digest:
         entry = found.of_digest(place.digest)
     elif place.tag:
@@ -246,6 +246,8 @@ def read_lockfile(path: Path) -> Lockfile:
             nouns.require_file_name(item.name)
             reference.parse_repository(item.source)
             parse(item.version)
+        if not found.bundles:
+            raise ValueError("it names no bundle")
         if any(item.log_sequence < 1 for item in found.bundles):
             raise ValueError("it says of a log that nothing was seen of it")
     except (OSError, ValueError, FarmError) as reason:
@@ -271,9 +273,10 @@ def fetch(
 ) -> list[Fetched]:
     """Have every bundle of a lock file in `out`/NAME, verified; what is there already is verified and stays.
 
-    `offline`: nothing is asked of the network. `mirror` is a HOST, or HOST/PATH, in place of those in the lock file.
-    Raises WRONG_KEY for another key than that of the lock file, OFFLINE, RELEASE_WITHDRAWN, OUTPUT_FOREIGN where
-    something else than a bundle lies at `out`/NAME, and the first error of a bundle that does not verify.
+    `offline`: nothing is asked of the network; a withdrawal that this machine saw counts all the same. `mirror` is a
+    HOST, or HOST/PATH, in place of those in the lock file. Raises WRONG_KEY for another key than that of the lock file,
+    OFFLINE, RELEASE_WITHDRAWN, OUTPUT_FOREIGN where something else than a bundle lies at `out`/NAME, and the first
+    error of a bundle that does not verify.
     """
     if public.keyid != locked.key:
         why = f"it was made with the key {locked.key}, the given one is {public.keyid}"
@@ -303,51 +306,78 @@ def _fetch(
 ) -> Fetched:
     final = out / item.name
     publish.recover(final)
-    require_replaceable(final)
-    present = final.is_dir() and _is(final, item.digest, damaged_too=offline)
-    if not offline:
-        origin = reference.parse_repository(item.source)
+    origin = reference.parse_repository(item.source)
+    if offline:
+        _require_here(final, item, public, check_payload)
+        found = memory.seen(home, origin, public, origin.repository)
+    else:
         head = Head(item.log_sequence, item.log_identity)
         one = resolve(home, place, public, seen=head, origin=origin if origin.place != place.place else None)
-        if (withdrawn := one.log.withdrawn(one.entry.tag)) and not withdrawn_too:
-            raise publishing.withdrawn_error(withdrawn, place.place)
-        if present:  # what is fetched anew is looked at whole
-            require_standing(transfer.statements_of(one.remote, item.digest, public))
+        found = one.log
+    entry = found.of_digest(item.digest)
+    if entry is not None and not withdrawn_too and (withdrawn := found.withdrawn(entry.tag)):
+        raise publishing.withdrawn_error(withdrawn, place.place)
+    present = offline or _is_here(final, item, public, check_payload)
+    if present and not offline:  # what is fetched anew is looked at whole
+        require_standing(transfer.statements_of(one.remote, item.digest, public))
     if not present:
-        if offline:
-            what = f"{item.name} {item.version} is not in {out}"
-            advice = "Fetch it once with the network, into this folder."
-            raise FarmError(Code.OFFLINE, what, f"{item.digest} is what the lock file names", advice)
+        require_replaceable(final)
         part = out / f".{item.name}.farm.part-{digest.hex_of(item.digest)[:16]}"
         with files.coded("a bundle could not be written", part):
             part.mkdir(exist_ok=True)
             transfer.pull(Remote(place), item.digest, public, part, say)
-            _require_good(part, item, public, check_payload)
+            _require_good(part, str(place), item, public, check_payload)
             publish.publish(part, final)
             files.remove_tree(part)
-    else:
-        _require_good(final, item, public, check_payload)
     return Fetched(item.name, item.version, item.digest, final, present)
 
 
-def _is(folder: Path, wanted: Digest, *, damaged_too: bool) -> bool:
-    """Whether the folder holds this bundle. A damaged one is fetched again, or, without the network, told from none."""
+def _require_here(final: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
+    """Raise unless the bundle is here, whole: OFFLINE where none or another is, else what is wrong with it."""
+    if not final.is_dir() or _digest_in(final) not in (None, item.digest):
+        what = f"{item.name} {item.version} is not in {final.parent}"
+        advice = "Fetch it once with the network, into this folder."
+        raise FarmError(Code.OFFLINE, what, f"{item.digest} is what the lock file names", advice)
     try:
-        view = oci_bundle.read(folder)
+        _require_good(final, str(final), item, public, check_payload)
+    except FarmError as error:
+        if error.status is not Status.BAD:
+            raise
+        advice = "Fetch it again, without --offline."
+        raise FarmError(error.code, error.what, error.why, advice, error.detail) from error
+
+
+def _is_here(final: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> bool:
+    """Whether the bundle is here, whole; a damaged one is fetched again. Raises what says nothing about the bundle."""
+    if not final.is_dir() or _digest_in(final) != item.digest:
+        return False
+    try:
+        _require_good(final, str(final), item, public, check_payload)
+    except FarmError as error:
+        if error.status is not Status.BAD:
+            raise
+        return False
+    return True
+
+
+def _digest_in(folder: Path) -> Digest | None:
+    """The digest of the bundle that a folder says to hold; None where it says nothing that can be read."""
+    try:
+        described = oci_bundle.read(folder).descriptor
     except FarmError:
-        return damaged_too
-    if view.descriptor is None:
-        return damaged_too
-    return view.descriptor.digest == wanted and (damaged_too or not view.faults)
+        return None
+    return None if described is None else described.digest
 
 
-def _require_good(folder: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
+def _require_good(folder: Path, name: str, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
     report = verify_bundle(folder, public, check_payload=check_payload)
-    require_good(report)
-    require_standing(statements_in(folder, public))
+    if report.ok:
+        with report.check("released", name):
+            require_standing(statements_in(folder, public))
+    require_good(report, name)
     said = (report.name, report.version, report.digest, tuple(sorted(report.payloads.items())))
     if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
-        what = f"{folder} is not what the lock file names"
+        what = f"{name} is not what the lock file names"
         raise FarmError(Code.LOCKFILE_INVALID, what, f"it is {report.name} {report.version}", "Lock it again.")
 
 
@@ -358,7 +388,7 @@ def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
     """
     remote = Remote(place)
     found = transfer.read_log(remote, public)
-    memory.require_and_remember(home, place, public.keyid, found)
+    memory.require_and_remember(home, place, public, place.repository, found)
     compared = compared_with(found.versions())
     releases: list[Released] = []
     goldens: dict[Digest, bytes] = {}

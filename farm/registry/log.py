@@ -6,6 +6,7 @@ notices (`farm.registry.memory`).
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,14 +94,16 @@ def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
     `repository` is whose log it must be, by its path. Raises `FarmError` LOG_INVALID, or as `dsse.open_sealed` for an
     entry that the key did not sign; `entry N` is the file that they name.
     """
-    lines = data.split(b"\n")
-    if lines.pop() != b"":
-        raise _invalid("its end", "it does not end with a whole line")
     entries: list[LogEntry] = []
-    for number, line in enumerate(lines, 1):
-        name = f"entry {number} of the release log"
-        if len(line) > _LONGEST_LINE:
+    lines: list[bytes] = []
+    stream = io.BytesIO(data)  # line by line: a list of 64 MiB of line ends takes half a gigabyte
+    while line := stream.readline(_LONGEST_LINE + 2):
+        name = f"entry {len(lines) + 1} of the release log"
+        if len(line) > _LONGEST_LINE + 1:
             raise _invalid(name, f"it has more than {_LONGEST_LINE} bytes")
+        if not line.endswith(b"\n"):
+            raise _invalid("its end", "it does not end with a whole line")
+        line = line[:-1]
         statement = dsse.open_sealed(line, public, name)
         if statement.predicate_type != LOG_ENTRY:
             raise _invalid(name, "it is no entry of a log")
@@ -109,6 +112,7 @@ def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
         if entry.repository != repository:
             raise _invalid(name, f"it belongs to the log of {entry.repository}, not to that of {repository}")
         entries.append(entry)
+        lines.append(line)
     return ReleaseLog(tuple(entries), tuple(lines))
 
 

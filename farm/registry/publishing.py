@@ -79,7 +79,7 @@ def publish(
     """
     home = settings.home.create()
     public = keys.load_public(keys.find(home, key).public)
-    require_good(verify_bundle(root, public, check_payload=check_payload))
+    require_good(verify_bundle(root, public, check_payload=check_payload), str(root))
     view = oci_bundle.read(root).require()
     released = _require_released(view, public, root)
     remote = Remote(place)
@@ -119,8 +119,8 @@ def withdraw(
     """Say in the log that nobody should take a release any more, and which one instead. Its bytes and tag stay.
 
     The same withdrawal again is no fault, and none of the bundle's bytes need be left. Raises RELEASE_UNKNOWN for a
-    version that was not published, or a redirect to none that is good; RELEASE_WITHDRAWN for a version that was
-    withdrawn for another reason or redirect; USAGE without a reason.
+    version or a redirect that was not published; RELEASE_WITHDRAWN for a redirect that is withdrawn, or a version that
+    was for another reason or redirect; USAGE without a reason, or for a redirect to the version itself.
     """
     home = settings.home.create()
     public = keys.load_public(keys.find(home, key).public)
@@ -236,8 +236,13 @@ def _require_redirect(found: ReleaseLog, entry: LogEntry, redirect: str, place: 
     if not redirect:
         return
     target = found.published(redirect)
-    if target is None or found.withdrawn(target.tag) or target.tag == entry.tag:
+    if target is None:
         raise unknown(Reference(place.host, place.repository, redirect), found)
+    if target.tag == entry.tag:
+        what = f"{place.place}:{entry.tag} cannot be taken instead of itself"
+        raise FarmError(Code.USAGE, what, next_step="Give another version as --redirect, or none.")
+    if withdrawn := found.withdrawn(target.tag):
+        raise withdrawn_error(withdrawn, place.place)
 
 
 def _tag(remote: Remote, view: BundleView, tag: str) -> bool:
@@ -276,7 +281,7 @@ def _require_there(settings: Config, remote: Remote, view: BundleView, public: P
     """Raise unless a consumer who asks now gets this very bundle, whole and verified: before anything says so."""
     with _scratch(settings, "what was pushed could not be looked at") as folder:
         transfer.pull(remote, view.digest, public, folder)
-        require_good(verify_bundle(folder, public, check_payload=_checked_before))
+        require_good(verify_bundle(folder, public, check_payload=_checked_before), str(remote.reference))
         if oci_bundle.read(folder).folder.read(layout.INDEX) != view.folder.read(layout.INDEX):
             what = f"{remote.reference.place} gives other attestations than were pushed"
             raise FarmError(Code.MANIFEST_REPLACED, what, "somebody writes to it at the same time", "Publish again.")
@@ -295,7 +300,7 @@ def _restored(settings: Config, remote: Remote, public: PublicKey, say: Say) -> 
     """
     place = remote.reference
     found = transfer.read_log(remote, public)
-    own = _kept(settings, remote, public)
+    own = memory.seen(settings.home, place, public, place.repository)
     if own.head.sequence > found.head.sequence and own.entries[: found.head.sequence] == found.entries:
         say(f"the registry lost entries {found.head.sequence + 1} to {own.head.sequence} of the log: put back")
         _write(settings, remote, own)
@@ -308,19 +313,9 @@ def _restored(settings: Config, remote: Remote, public: PublicKey, say: Say) -> 
     return found
 
 
-def _kept(settings: Config, remote: Remote, public: PublicKey) -> ReleaseLog:
-    """What this farm kept of the log; nothing where that is damaged: it is a spare copy."""
-    try:
-        return log.decode(
-            memory.kept(settings.home, remote.reference, public.keyid), public, remote.reference.repository
-        )
-    except FarmError:
-        return ReleaseLog()
-
-
 def _remember(settings: Config, remote: Remote, found: ReleaseLog, public: PublicKey) -> None:
-    memory.require_and_remember(settings.home, remote.reference, public.keyid, found)
-    memory.keep(settings.home, remote.reference, public.keyid, found)
+    place = remote.reference
+    memory.require_and_remember(settings.home, place, public, place.repository, found)
 
 
 def _append(settings: Config, remote: Remote, found: ReleaseLog, sealed: bytes, public: PublicKey) -> ReleaseLog:

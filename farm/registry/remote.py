@@ -56,11 +56,13 @@ class Remote:
         return data
 
     def keep(self, descriptor: Descriptor, data: bytes) -> bool:
-        """Have a document there, with a tag that keeps it; whether it was not there yet."""
+        """Have a document there, with a tag that keeps it; whether it was not there yet. What was put is looked at."""
         tag = keep_tag(descriptor.digest)
         if self._head(tag) == descriptor.digest and self._head(descriptor.digest) == descriptor.digest:
             return False
         self.put(tag, data, descriptor.media_type)
+        if self._get_whole(tag) != data:
+            raise self._not_kept(tag)
         return True
 
     def put(self, what: str, data: bytes, media_type: str) -> None:
@@ -108,12 +110,16 @@ class Remote:
         ours = {str(item.digest): item.to_json() for item in attestations}
         try:
             data = _list_of(listed | ours)
-            if data != before:
-                self.put(tag, data, oci.INDEX)
+            if data == before:
+                return
+            self.put(tag, data, oci.INDEX)
         except FarmError as error:
             if error.code not in (Code.REGISTRY_REFUSED, Code.NOT_JSON) or listed.keys() <= ours.keys():
                 raise
             self.put(tag, _list_of(ours), oci.INDEX)
+        there = {str(item.get("digest")) for item in _listed(self._get_whole(tag) or b"{}")}
+        if not ours.keys() <= there:  # others may have added theirs meanwhile
+            raise self._not_kept(tag)
 
     def fetch(self, blob: Descriptor, path: Path) -> None:
         """Fetch a blob into a file, unless the file is there with these bytes. Raises as `Repository.get`."""
@@ -180,6 +186,12 @@ class Remote:
         why = f"its {len(data)} bytes have the digest {digest.of_bytes(data)}"
         what = f"{self.reference.place} gives something else for {wanted}"
         return FarmError(Code.MANIFEST_REPLACED, what, why, "Do not use it; tell who runs it.", {"digest": wanted})
+
+    def _not_kept(self, tag: str) -> FarmError:
+        """The error that the registry says to have what it has not; of what no later step reads again."""
+        what = f"the registry took {self.reference.place}:{tag} and does not have it"
+        advice = "Check its disk and its log, then publish again."
+        return FarmError(Code.REGISTRY_REFUSED, what, "it answered 201, and shows something else there now", advice)
 
     def _refused(self, answer: https.Response) -> FarmError:
         text = https.body(answer, 1000).decode("utf-8", "replace").strip()

@@ -4,6 +4,7 @@ schema = "release-channels/1"
 
 [channels.stable]
 targets = ["x86-64-v3", "aarch64"]      # payloads that must be there; ["all"]: every target of this farm
+final = true                            # whether a version like 1.2.0 may go there, which `farm lock` takes as the last
 prerelease = false                      # whether a version like 1.2.0-rc.1 may go there
 builds = 2                              # agreeing builds of each payload
 apart = "worker"                        # what must differ between them: "worker" or "host"
@@ -30,7 +31,7 @@ from toolchains import target
 STABLE = "stable"
 _SCHEMA = "release-channels/1"
 _MOST_BUILDS = 16
-_KEYS = {"targets", "prerelease", "builds", "apart", "sealed", "licences", "licence_policies"}
+_KEYS = {"targets", "final", "prerelease", "builds", "apart", "sealed", "licences", "licence_policies"}
 
 
 class Apart(Enum):
@@ -49,6 +50,7 @@ class Channel:
 
     name: str
     targets: tuple[str, ...] = ()
+    final: bool = True
     prerelease: bool = True
     builds: int = 2
     apart: Apart = Apart.WORKER
@@ -67,7 +69,13 @@ class Channel:
         return f"{len(present)} targets{demanded}"
 
     def require_version(self, version: Version) -> None:
-        """Raise `FarmError` CHANNEL_REFUSED for a pre-release where only final versions go."""
+        """Raise `FarmError` CHANNEL_REFUSED for a pre-release where only final versions go, or the reverse."""
+        if not version.prerelease and not self.final:
+            advice = "Give --pre rc, or choose another --channel."
+            what = f"the channel {self.name} takes pre-releases alone"
+            raise FarmError(
+                Code.CHANNEL_REFUSED, what, f"{version} is none: consumers would take it as the last", advice
+            )
         if version.prerelease and not self.prerelease:
             advice = "Leave --pre out, or choose another --channel."
             what = f"the channel {self.name} takes no pre-release"
@@ -75,10 +83,12 @@ class Channel:
 
 
 def built_in() -> dict[str, Channel]:
-    """`stable`: final versions for every target of this farm, from a sandbox. `preview`: whatever two builds give."""
+    """`stable`: final versions for every target of this farm, from a sandbox. `preview`: pre-releases of whatever two
+    builds give.
+    """
     return {
         STABLE: Channel(STABLE, target.names(), prerelease=False, sealed=True, licences=True),
-        "preview": Channel("preview"),
+        "preview": Channel("preview", final=False),
     }
 
 
@@ -105,15 +115,13 @@ def load(path: Path) -> dict[str, Channel]:
 def _channel(path: Path, name: str, value: Any) -> Channel:
     if not isinstance(value, Mapping):
         raise _invalid(path, f"{name} is no table")
-    if unknown := sorted(
-        set(value) - {"targets", "prerelease", "builds", "apart", "sealed", "licences", "licence_policies"}
-    ):
+    if unknown := sorted(set(value) - _KEYS):
         raise _invalid(path, f"{name}: the key {unknown[0]} is unknown")
-    targets, prerelease = value.get("targets", []), value.get("prerelease", True)
+    targets, final, prerelease = value.get("targets", []), value.get("final", True), value.get("prerelease", True)
     builds, apart = value.get("builds", 2), value.get("apart", Apart.WORKER.value)
     if not isinstance(targets, list) or not all(isinstance(item, str) for item in targets):
         raise _invalid(path, f"{name}: targets is no list of texts")
-    for key in ("prerelease", "sealed", "licences"):
+    for key in ("final", "prerelease", "sealed", "licences"):
         if type(value.get(key, False)) is not bool:
             raise _invalid(path, f"{name}: {key} is neither true nor false")
     policies = value.get("licence_policies", [])
@@ -125,12 +133,15 @@ def _channel(path: Path, name: str, value: Any) -> Channel:
         raise _invalid(path, f"{name}: builds is no number from 2 to {_MOST_BUILDS}: one build agrees with nothing")
     if apart not in [item.value for item in Apart]:
         raise _invalid(path, f'{name}: apart is neither "worker" nor "host"')
+    if not (final or prerelease):
+        raise _invalid(path, f"{name}: it takes neither final versions nor pre-releases")
     wanted = target.names() if targets == ["all"] else tuple(sorted(set(targets)))
     if unknown := sorted(set(wanted) - set(target.names())):
         raise _invalid(path, f"{name}: there is no target {unknown[0]}")
     return Channel(
         name,
         wanted,
+        final,
         prerelease,
         builds,
         Apart(apart),

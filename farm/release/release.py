@@ -133,7 +133,7 @@ def joined(own: Past, published: Past) -> Past:
 
 def past_of_bundle(root: Path, public: PublicKey, check_payload: PayloadCheck | None = None) -> Past:
     """A released bundle in a folder as a past. Raises `FarmError` for one that does not verify, NOT_RELEASED."""
-    require_good(verify_bundle(root, public, check_payload=check_payload))
+    require_good(verify_bundle(root, public, check_payload=check_payload), str(root))
     view = oci_bundle.read(root).require()
     if view.version is None:
         advice = "Give the bundle of the last release as --against."
@@ -142,10 +142,10 @@ def past_of_bundle(root: Path, public: PublicKey, check_payload: PayloadCheck | 
     return Past((released,), facts.goldens_of(view))
 
 
-def require_good(report: Report) -> None:
-    """Raise the first error of a report, if there is one."""
+def require_good(report: Report, name: str) -> None:
+    """Raise the first error of a report, if there is one; `name` says which bundle it is about."""
     if report.errors:
-        raise report.errors[0]
+        raise oci_bundle.of_bundle(report.errors[0], name)
 
 
 def release(

@@ -8,11 +8,14 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import marshal
 import os
 import shutil
+import struct
 import subprocess
 from importlib import metadata
-from pathlib import Path
+from importlib.util import MAGIC_NUMBER, cache_from_source
+from pathlib import Path, PurePath
 
 from farm import actions
 from farm.actions import COMPILER_ROOMS, room
@@ -28,15 +31,23 @@ _HIDDEN = ("h", "S", "s")
 """How `git ls-files -v` marks files whose changes `git status` was told not to look for."""
 _GIT_S = 60.0
 _SHOWN = 5
+_BYTECODE = "**/__pycache__/*.pyc"
+_OPTIMISED: tuple[tuple[str, int], ...] = (("", 0), ("1", 1), ("2", 2))
+"""How Python names its byte code by -O: the part of the name, and the level."""
+_HEADER = struct.Struct("<4sIII")
+"""What a .pyc begins with: magic number, flags, then time and size of its source where the flags are 0 (PEP 552)."""
 
 
 def current(root: Path | None = None) -> Source:
     """The source of this farm, whose rooms lie in the folder `root`.
 
-    Raises `FarmError` SOURCE_DIRTY with the files that were changed; TOOL_MISSING without git where it is needed.
+    Raises `FarmError` SOURCE_DIRTY with the files that were changed, or whose byte code Python would run though it is
+    another's; TOOL_MISSING without git where it is needed.
     """
     top = (root or room("kernelfarm").parent).resolve()
-    return _checkout(top) if (top / ".git").exists() else _installed(top)
+    found = _checkout(top) if (top / ".git").exists() else _installed(top)
+    _require_own_bytecode(top)
+    return found
 
 
 def require_same(recipe: RecipeInputs) -> None:
@@ -51,7 +62,7 @@ def _checkout(top: Path) -> Source:
     commit = _git(top, "rev-parse", "HEAD").strip()
     changed = {line[3:] for line in _git(top, "status", "--porcelain=v1", "-z", "-uno").split("\0") if line}
     rooms = [name for name in ROOMS if (top / name).is_dir()]
-    others = _git(top, "ls-files", "-z", "--others", "-x", "__pycache__/", "--", *rooms)  # ignored ones are run too
+    others = _git(top, "ls-files", "-z", "--others", "-x", _BYTECODE, "--", *rooms)  # ignored ones are run too
     changed |= set(others.split("\0"))
     flagged = _git(top, "ls-files", "-z", "-v").split("\0")
     changed |= {line[2:] for line in flagged if line[:1] in _HIDDEN}
@@ -100,9 +111,9 @@ def _installed(top: Path) -> Source:
         path.relative_to(top).as_posix()
         for name in ROOMS
         for path in sorted((top / name).rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not path.match(_BYTECODE)
     }
-    sums = {name: hash_ for name, hash_ in listed.items() if "__pycache__" not in name}
+    sums = {name: hash_ for name, hash_ in listed.items() if not PurePath(name).match(_BYTECODE)}
     changed = present ^ set(sums)
     for name in sorted(present & set(sums)):
         kept = sums[name]
@@ -111,6 +122,50 @@ def _installed(top: Path) -> Source:
     _require_unchanged(changed, f"in the installation of {_DISTRIBUTION} {found.version}", "Install it again.")
     record = digest.of_bytes((found.read_text("RECORD") or "").encode())
     return Source("distribution", f"{_DISTRIBUTION} {found.version} {record}")
+
+
+def _require_own_bytecode(top: Path) -> None:
+    """Raise `FarmError` SOURCE_DIRTY for byte code that Python would run and that is not its source's.
+
+    Python believes a .pyc whose source has the recorded time and size, whatever the source says.
+    """
+    foreign = [
+        cached
+        for name in ROOMS
+        for source in sorted((top / name).rglob("*.py"))
+        for word, level in _OPTIMISED
+        for cached in _cached(source, word)
+        if cached.is_file() and not _is_of(cached, source, level)
+    ]
+    if foreign:
+        names = [os.path.relpath(path, top) for path in foreign]
+        what = "the farm's byte code is not that of its sources"
+        why = f"Python would run {_few(names)} in place of the source"
+        advice = "Remove it, then build again: what was built may come from it."
+        raise FarmError(Code.SOURCE_DIRTY, what, why, advice, {"files": names[:100]})
+
+
+def _cached(source: Path, word: str) -> list[Path]:
+    """Where byte code of a source is looked for: here, and by processes that take no settings (-I)."""
+    here = Path(cache_from_source(source, optimization=word))
+    return sorted({here, source.parent / "__pycache__" / here.name})
+
+
+def _is_of(cached: Path, source: Path, level: int) -> bool:
+    """Whether byte code is that of its source, or is none that Python takes: then it is compiled again."""
+    data, text = cached.read_bytes(), source.read_bytes()
+    if len(data) < _HEADER.size or not data.startswith(MAGIC_NUMBER):
+        return True
+    _magic, flags, seconds, size = _HEADER.unpack_from(data)
+    found = source.stat()
+    if flags == 0 and (seconds, size) != (int(found.st_mtime) & 0xFFFFFFFF, found.st_size & 0xFFFFFFFF):
+        return True
+    try:
+        kept = marshal.loads(data[_HEADER.size :])
+        made = compile(text, str(source), "exec", dont_inherit=True, optimize=level)
+    except (ValueError, TypeError, EOFError, SyntaxError):
+        return False
+    return type(kept) is type(made) and kept == made
 
 
 def _sum(path: Path) -> str:
@@ -122,10 +177,14 @@ def _sum(path: Path) -> str:
 def _require_unchanged(changed: set[str], where: str, advice: str) -> None:
     if changed:
         names = sorted(name.encode("utf-8", "backslashreplace").decode() for name in changed)
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        why = f"changed {where}: {', '.join(names[:_SHOWN])}{more}"
+        why = f"changed {where}: {_few(names)}"
         what = "the farm's sources are not those of a commit"
         raise FarmError(Code.SOURCE_DIRTY, what, why, advice, {"files": names[:100]})
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _nobodys(top: Path, why: str) -> FarmError:

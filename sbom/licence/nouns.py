@@ -60,8 +60,8 @@ class Material:
     """Something that has a licence. `licence` is its declared SPDX expression, "" for none; `source` says who declares.
 
     `note` replaces the reason of the finding that a missing licence gives; `refused` makes it a denial. `content` is
-    the digest of a package's own file, where its files are not listed. `doubt` is why it may not be what was used, ""
-    where nothing speaks against it.
+    the digest of a package's own file or of a model, where no files are listed. `doubt` is why it may not be what was
+    used, "" where nothing speaks against it.
     """
 
     name: str

@@ -25,8 +25,9 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.oci import Descriptor
 from kernelfarm.paths import Home
 from sbom.licence.nouns import Decision
-from signing import client
-from signing.release import Deed
+from signing import client, dsse
+from signing.release import RELEASE, Deed
+from signing.statement import SIGNATURE
 from tests.support import bundles, releases
 from tests.support import release_registry as registries
 from tests.support.release_registry import REPOSITORY, ReleaseRegistry, at, publish, verify
@@ -230,6 +231,25 @@ def test_a_list_that_strangers_spoiled_stops_no_publisher(
     assert report.ok, faults(report)
 
 
+@pytest.mark.parametrize("tag", ["keep-", "sha256-", "layout-", "release-log", "1.0.0"])
+def test_a_registry_that_takes_a_document_and_does_not_have_it_is_noticed(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str
+) -> None:
+    released = farm.released()
+    real = Remote.put
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Remote, "put", lambda self, what, *more: None if what.startswith(tag) else real(self, what, *more)
+        )
+        with pytest.raises(FarmError):
+            publish(farm, released, at(release_registry))
+
+    publish(farm, released, at(release_registry))
+
+    assert any(name.startswith(tag) for name in release_registry.tags(REPOSITORY))
+    assert verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
+
+
 def test_a_layout_that_somebody_replaced_is_detected_and_healed(
     release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
 ) -> None:
@@ -265,22 +285,129 @@ def test_a_fetch_removes_no_folder_of_the_user_s(release_registry: ReleaseRegist
     assert (tmp_path / "out/cls/thesis.txt").read_text() == "years of work"
 
 
+def without(kind: str, root: Path) -> None:
+    """Take the statement of a kind out of a bundle and out of its index.json: every byte left is accounted for."""
+    view = oci_bundle.read(root)
+    kinds = {
+        item: dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type for item in view.attestations
+    }
+    (gone,) = (item for item, found in kinds.items() if found == kind)
+    kept = [item.descriptor for item in view.attestations if item is not gone]
+    assert view.descriptor is not None
+    (root / "index.json").write_bytes(oci_bundle.top_index(view.descriptor, kept).encode())
+    for item in (gone.descriptor, gone.envelope):
+        view.folder.blob_path(item).unlink()
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "oci-layout is gone": lambda root: (root / "oci-layout").unlink(),
+    "oci-layout is empty": lambda root: (root / "oci-layout").write_bytes(b""),
+    "index.json is gone": lambda root: (root / "index.json").unlink(),
+    "index.json is no JSON": lambda root: (root / "index.json").write_bytes(b"\xff\xfe"),
+    "media.idx is gone": lambda root: (root / "media.idx").unlink(),
+    "media.idx is a folder": lambda root: ((root / "media.idx").unlink(), (root / "media.idx").mkdir()),
+    "blobs is gone": lambda root: shutil.rmtree(root / "blobs"),
+    "kernels.so is damaged": lambda root: flip(kernels(root)),
+    "kernels.so is gone": lambda root: kernels(root).unlink(),
+    "the signature is gone": lambda root: without(SIGNATURE, root),
+    "the release statement is gone": lambda root: without(RELEASE, root),
+}
+
+
+def kernels(root: Path) -> Path:
+    view = oci_bundle.read(root)
+    return view.folder.blob_path(view.payloads[0].files["kernels.so"])
+
+
+def flip(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_bundle_is_bad_offline_and_fetched_again_online(
-    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     publish(farm, farm.released(), at(release_registry))
     locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
     (one,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out")
-    path = oci_bundle.read(one.path).folder.blob_path(oci_bundle.read(one.path).payloads[0].files["kernels.so"])
-    path.write_bytes(path.read_bytes()[::-1])
+    damage(one.path)
 
     with pytest.raises(FarmError) as caught:
         fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True)
 
-    assert (code_of(caught), caught.value.status) == (Code.BUNDLE_CORRUPT, 1)
+    assert caught.value.status == 1
+    assert str(one.path) in caught.value.what
+    assert caught.value.detail["file"]
+    assert caught.value.next_step == "Fetch it again, without --offline."
     (again,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out")
     assert not again.present
     assert bundles.verified(again.path, farm.public).ok
+
+
+@pytest.mark.parametrize("stray", ["notes.txt", "blobs/sha256/notes.txt", "mine/thesis.txt"])
+def test_a_file_of_the_user_s_in_a_bundle_is_named_and_never_removed(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, stray: str
+) -> None:
+    """Nobody can tell whether it is damage or somebody's work: the bundle is bad, and the file stays."""
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+    (one,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+    (one.path / stray).parent.mkdir(exist_ok=True)
+    (one.path / stray).write_text("years of work")
+
+    with pytest.raises(FarmError) as offline:
+        fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True)
+    with pytest.raises(FarmError) as caught:
+        fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+
+    assert offline.value.status == 1
+    assert (code_of(caught), caught.value.status) == (Code.OUTPUT_FOREIGN, 2)
+    assert stray in caught.value.why
+    assert (one.path / stray).read_text() == "years of work"
+    (one.path / stray).unlink()
+    assert fetch(tmp_path / "home", locked, farm, tmp_path / "out")[0].version == "1.0.0"
+
+
+@pytest.mark.parametrize("through", ["the registry", "a mirror"])
+def test_a_withdrawal_that_was_seen_counts_without_the_network(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, through: str
+) -> None:
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+    fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths")
+    (unaware,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True)
+    assert unaware.present
+    with registries.running(release_registry.copy(tmp_path / "mirror")) as mirror:
+        where = {"mirror": mirror.host} if through == "a mirror" else {}
+        with pytest.raises(FarmError):
+            fetch(tmp_path / "home", locked, farm, tmp_path / "out", **where)
+    release_registry.kill()
+
+    with pytest.raises(FarmError) as caught:
+        fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True)
+
+    assert (code_of(caught), caught.value.status, caught.value.why) == (Code.RELEASE_WITHDRAWN, 4, "odd widths")
+    (insisted,) = fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True, withdrawn_too=True)
+    assert insisted.present
+
+
+def test_a_damaged_memory_of_a_log_says_which_file_and_what_to_do(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+    fetch(tmp_path / "home", locked, farm, tmp_path / "out")
+    (path,) = (tmp_path / "home/registry").glob("*.log")
+    path.write_bytes(b"garbage")
+
+    for offline in (True, False):
+        with pytest.raises(FarmError) as caught:
+            fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=offline)
+        assert (code_of(caught), caught.value.detail["file"]) == (Code.LOG_INVALID, str(path))
+        assert caught.value.next_step.startswith("Remove the file")
+    path.unlink()
+    assert fetch(tmp_path / "home", locked, farm, tmp_path / "out")[0].present
 
 
 def test_a_lock_file_is_not_replaced_by_what_is_older(
@@ -516,6 +643,28 @@ def test_a_withdrawal_says_the_same_as_long_as_it_stands(release_registry: Relea
         with pytest.raises(FarmError) as caught:
             publishing.withdraw(farm.settings, place, **{"reason": "odd widths", "redirect": "1.0.1", **change})
         assert code_of(caught) is Code.RELEASE_WITHDRAWN
+
+
+def test_what_to_take_instead_must_be_another_good_release(release_registry: ReleaseRegistry, farm: Farm) -> None:
+    for number, salt in enumerate(("", "fixed")):
+        publish(farm, farm.released(salt=salt, out=f"out-{number}"), at(release_registry))
+    place = at(release_registry, ":1.0.0")
+
+    def refused(redirect: str) -> FarmError:
+        with pytest.raises(FarmError) as caught:
+            publishing.withdraw(farm.settings, place, reason="odd widths", redirect=redirect)
+        return caught.value
+
+    itself = refused("1.0.0+build")
+    assert (itself.code, itself.what) == (Code.USAGE, f"{place} cannot be taken instead of itself")
+    unknown = refused("2.0.0")
+    assert (unknown.code, unknown.why) == (
+        Code.RELEASE_UNKNOWN,
+        f"the release log of {place.place} has 1.0.0, 1.0.1",
+    )
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.1"), reason="worse")
+    gone = refused("1.0.1")
+    assert (gone.code, gone.what) == (Code.RELEASE_WITHDRAWN, f"{place.place}:1.0.1 is withdrawn")
 
 
 # What a registry is compared with

@@ -28,6 +28,7 @@ sealed = true
 licences = true
 """
 """All that the channel "stable" demands, but of two targets."""
+ONCE = ("image", "keys")
 HOW_TO = models.ROOT / "docs" / "how-to" / "release-and-publish.md"
 
 
@@ -74,8 +75,8 @@ def test_the_steps_of_the_pipelines_release_a_model_that_a_consumer_can_test(
 
 
 def commands(text: str) -> list[str]:
-    """The `farm` commands of shell text, without what only asks for reports of another form."""
-    found = [line for line in text.splitlines() if line.startswith("farm ") and "keys" not in line.split()]
+    """The `farm` commands of shell text, without what is done once and what only asks for reports of another form."""
+    found = [line for line in text.splitlines() if line.startswith("farm ") and line.split()[1] not in ONCE]
     return [re.sub(r" --(json|junit \S+|sarif \S+)", "", line) for line in found]
 
 
@@ -97,7 +98,7 @@ def test_the_pipelines_run_what_is_documented(tmp_path: Path) -> None:
         "MODEL_LICENCE": "Apache-2.0",
         "TARGETS": "aarch64 armv7 hexagon-v67 riscv64 x86-64-v3 x86-64-v4",
         "CHANNEL": "stable",
-        "REPOSITORY": "registry.example/media/model",
+        "REPOSITORY": "registry.example/Media/model",  # as GitHub names a project of an owner with capitals
         "KEY": "release.pub",
     }
     assert commands(asked(tmp_path / "work", variables)) == commands(HOW_TO.read_text())

@@ -23,6 +23,7 @@ from farm.verify import verify_bundle
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.links import Input, Linked, Links, Origin
+from kernelfarm.nouns import Model
 from kernelfarm.paths import Home
 from kernelfarm.store import ContentStore
 from sbom.licence import policy
@@ -137,6 +138,26 @@ def test_an_expired_waiver_is_named_and_covers_nothing(tmp_path: Path, home: Hom
     assert open_one.reason.endswith(f"; a waiver of {waiver.keyid} expired on 2026-11-01")
     assert open_one.remedy.startswith("Have the waiver renewed")
     assert late.waivers == ()
+
+
+def test_one_waiver_covers_a_model_for_all_targets_and_no_other_model(tmp_path: Path, home: Home) -> None:
+    """Its weights lie otherwise in each target's payload, so that their bytes do not say which model it is."""
+
+    def found(name: str, model: Model) -> Contents:
+        folder = bundles.payload(tmp_path / f"{name}-{model.digest[-4:]}", name, model=model)
+        (folder / "weights.bin").write_bytes(name.encode())
+        return materials.of_folder(name, read_folder(folder))
+
+    first, second = bundles.TARGETS[:2]
+    waiver = signed(the_verdict(found(first, bundles.MODEL), home, terms(model="")), DAY, "2027-01-31")
+    other = replace(bundles.MODEL, digest=digest.of_bytes(b"another model of the same name"))
+
+    def covered(contents: Contents) -> list[str | None]:
+        verdict = the_verdict(contents, home, terms(waiver, model=""))
+        return [item.waiver for item in verdict.findings if item.material == "cls"]
+
+    assert covered(found(second, bundles.MODEL)) == [waiver.digest]
+    assert covered(found(second, other)) == [None]
 
 
 def test_a_waiver_of_a_key_that_nobody_trusts_is_refused(tmp_path: Path, home: Home) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import gzip
+import itertools
 import json
+import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from farm import https
 from farm.blobs import Repository
 from farm.registry import access, reference, remote
 from farm.registry.access import Registry
@@ -84,7 +90,7 @@ def registry(server: Server, credentials: str = "") -> Registry:
 
 def got(asked: Registry, path: str) -> bytes:
     with asked.ask("GET", path) as answer:
-        return b"".join(answer.iter_content(100))
+        return b"".join(https.pieces(answer))
 
 
 def test_a_registry_that_asks_for_a_password_gets_it(server: Server) -> None:
@@ -209,3 +215,92 @@ def test_a_file_that_holds_no_certificate_is_a_coded_error(tmp_path: Path) -> No
     with pytest.raises(FarmError) as caught:
         access.registry(place, {"FARM_REGISTRY_CA": str(tmp_path / "ca.pem")})
     assert caught.value.code is Code.IDENTITY_INVALID
+
+
+@contextlib.contextmanager
+def said(pieces: Iterable[bytes], every_s: float = 0.0, *, reads: bool = True) -> Iterator[str]:
+    """The host of a server that says these pieces to whoever asks and hangs up; without `reads` it hears nothing."""
+    ended = threading.Event()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                if reads:
+                    connection.recv(1 << 16)
+                for piece in pieces:
+                    if ended.wait(every_s):
+                        return
+                    connection.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        ended.set()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+DRIPS: dict[str, tuple[bytes, bytes]] = {
+    "the head": (HEAD, b"X"),
+    "the body": (HEAD + b"Content-Length: 99999\r\n\r\n", b"x"),
+    "a body without a size": (HEAD + b"\r\n", b"x"),
+    "the size of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"0"),
+    "compressed nothing": (HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"")[:10], b"\0\0\0\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS.keys())
+def test_an_answer_that_drips_for_ever_ends(monkeypatch: pytest.MonkeyPatch, drip: tuple[bytes, bytes]) -> None:
+    begin, again = drip
+    monkeypatch.setattr(https, "SLOWEST", 1000)
+    begun = time.monotonic()
+    with said(itertools.chain([begin], itertools.repeat(again)), every_s=0.05) as host:
+        asked = Registry(reference.parse(f"{host}/media/cls"))
+        with pytest.raises(FarmError) as caught, asked.ask("GET", "v2/x", read_s=0.5) as answer:
+            https.body(answer)
+
+    assert caught.value.code is Code.REGISTRY_UNREACHABLE
+    assert time.monotonic() - begun < 10
+
+
+def test_who_does_not_take_what_is_sent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(https, "READ_S", 0.5)
+    monkeypatch.setattr(https, "CONNECT_S", 2.0)
+    with said([b""], every_s=60.0, reads=False) as host:
+        asked = Registry(reference.parse(f"{host}/media/cls"))
+        with pytest.raises(FarmError) as caught, asked.ask("PUT", "v2/x", data=b"x" * (64 << 20)):
+            pass
+
+    assert caught.value.code is Code.REGISTRY_UNREACHABLE
+
+
+def test_a_slow_link_has_as_long_as_its_bytes_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times as long as it might be silent, at a rate above the slowest."""
+    monkeypatch.setattr(https, "SLOWEST", 1000)
+    body = [b"x" * 200] * 16
+    with said([HEAD + b"Content-Length: 3200\r\n\r\n", *body], every_s=0.1) as host:
+        asked = Registry(reference.parse(f"{host}/media/cls"))
+        with asked.ask("GET", "v2/x", read_s=0.5) as answer:
+            assert https.body(answer) == b"".join(body)
+
+
+def test_a_blob_that_breaks_off_is_the_registry_s_fault_and_not_the_file_s(tmp_path: Path) -> None:
+    with said([HEAD + b"Content-Length: 100\r\n\r\n", b"half of it"]) as host:
+        repository = Repository(Registry(reference.parse(f"{host}/media/cls")), "media/cls", lambda: "")
+        with pytest.raises(FarmError) as caught:
+            repository.get(digest.of_bytes(b"x"), 100, tmp_path / "blob")
+
+    assert caught.value.code is Code.REGISTRY_UNREACHABLE
+    assert host in caught.value.what
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_blob_that_finds_no_place_is_the_file_s_fault_and_not_the_registry_s(server: Server, tmp_path: Path) -> None:
+    server.rules[f"/v2/media/cls/blobs/{digest.of_bytes(b'x')}"] = (200, {}, b"x")
+    repository = Repository(registry(server), "media/cls", lambda: "")
+
+    with pytest.raises(FarmError) as caught:
+        repository.get(digest.of_bytes(b"x"), 1, tmp_path / "no-such-folder/blob")
+
+    assert caught.value.code is Code.FILE_MISSING

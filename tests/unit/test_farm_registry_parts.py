@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -205,6 +206,25 @@ def test_a_line_that_is_too_long_for_an_entry_is_not_even_parsed(monkeypatch: py
     assert caught.value.code is Code.LOG_INVALID
 
 
+@pytest.mark.parametrize("data", [b"\n" * (4 << 20), b"\n", b"{}\n" * (1 << 20), b"x" * (4 << 20)])
+def test_what_is_no_log_is_refused_at_its_first_line_whatever_follows(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(FarmError):
+            log.decode(data, KEY.public, "media/cls")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1 << 20
+
+
+def test_a_log_whose_last_line_is_not_whole_is_refused() -> None:
+    with pytest.raises(FarmError) as caught:
+        log.decode(sealed(GOOD)[:-1], KEY.public, "media/cls")
+    assert (caught.value.code, "whole line" in caught.value.why) == (Code.LOG_INVALID, True)
+
+
 def test_another_key_signs_no_entry() -> None:
     with pytest.raises(FarmError) as caught:
         log.decode(sealed(GOOD[:1]) + sealed(GOOD[1:], bundles.signer(2)), KEY.public, "media/cls")
@@ -212,7 +232,8 @@ def test_another_key_signs_no_entry() -> None:
 
 
 LOCKED = Locked("cls", "registry.example/media/cls", "1.0.0", D[0], (("x86-64-v3", D[1]),), 1, D[2])
-FAULTY_LOCKS = {
+FAULTY_LOCKS: dict[str, list[Locked]] = {
+    "no bundle at all": [],
     "nothing was seen of the log": [replace(LOCKED, log_sequence=0)],
     "less than nothing was seen": [replace(LOCKED, log_sequence=-5)],
     "a source with a tag": [replace(LOCKED, source="registry.example/media/cls:1.0.0")],

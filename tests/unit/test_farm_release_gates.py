@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
+import py_compile
 import shutil
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 from click.testing import CliRunner
@@ -522,6 +527,18 @@ def test_channels_come_from_a_file(tmp_path: Path) -> None:
     assert found["small"] == Channel("small")
 
 
+def test_what_the_channel_preview_releases_is_never_the_last_version(farm: Farm) -> None:
+    """It demands neither a sandbox nor allowed licences: a consumer who names no version must not get it."""
+    preview = channels.built_in()["preview"]
+    built = farm.build()
+    farm.rebuild(built)
+
+    assert refused(farm.release(built, channel=preview)) == {Code.CHANNEL_REFUSED}
+    made = farm.release(built, channel=preview, pre="rc")
+
+    assert made.version == "1.0.0-rc.1"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -532,6 +549,8 @@ def test_channels_come_from_a_file(tmp_path: Path) -> None:
         'schema = "release-channels/1"\n[channels.a]\ntargets = "all"',
         'schema = "release-channels/1"\n[channels.a]\nprerelease = 1',
         'schema = "release-channels/1"\n[channels.a]\napart = "planet"',
+        'schema = "release-channels/1"\n[channels.a]\nfinal = 1',
+        'schema = "release-channels/1"\n[channels.a]\nfinal = false\nprerelease = false',
         'schema = "release-channels/1"\n[channels.a]\nother = 1',
         'schema = "release-channels/1"\n[channels.a]\nlicence_policies = ["own"]',
         'schema = "release-channels/1"\n[channels.a]\nlicence_policies = 1',
@@ -575,10 +594,81 @@ def test_a_clean_checkout_is_its_commit(tmp_path: Path) -> None:
 
 def test_what_python_keeps_beside_the_sources_is_no_change(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "tree")
-    (folder / "farm/__pycache__").mkdir()
-    (folder / "farm/__pycache__/a.cpython-311.pyc").write_bytes(b"compiled")
+    for level in (0, 1, 2):
+        py_compile.compile(str(folder / "farm/a.py"), optimize=level)
 
     assert sources.current(folder).kind == "git"
+
+
+def test_byte_code_that_python_does_not_take_is_no_change(tmp_path: Path) -> None:
+    """It is left from a source of another time or size, or from another Python."""
+    folder = checkout(tmp_path / "tree")
+    path = folder / "farm/a.py"
+    committed = path.read_bytes()
+    path.write_text("a = 'of another branch'\n")
+    py_compile.compile(str(path))
+    path.write_bytes(committed)
+    (folder / "farm/__pycache__/a.cpython-39.pyc").write_bytes(b"of another Python")
+    (folder / "farm/__pycache__/a.cpython-311.opt-1.pyc").write_bytes(b"of another magic number")
+
+    assert sources.current(folder).kind == "git"
+
+
+@pytest.mark.parametrize("how", ["time and size", "unchecked", "half", "optimised"])
+def test_byte_code_that_runs_in_place_of_its_source_is_refused(tmp_path: Path, how: str) -> None:
+    folder = checkout(tmp_path / "tree")
+    path = folder / "farm/a.py"
+    committed, before = path.read_bytes(), path.stat()
+    path.write_text("a = 2\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    mode = PycInvalidationMode.UNCHECKED_HASH if how == "unchecked" else PycInvalidationMode.TIMESTAMP
+    cached = Path(py_compile.compile(str(path), invalidation_mode=mode, optimize=2 if how == "optimised" else 0))
+    path.write_bytes(committed)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    if how == "half":
+        cached.write_bytes(cached.read_bytes()[:30])
+    else:
+        flags = ["-S", *(["-OO"] if how == "optimised" else [])]
+        argv = [sys.executable, *flags, "-c", "import farm.a; print(farm.a.a)"]
+        assert subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, check=True).stdout == b"2\n"
+
+    with pytest.raises(FarmError) as caught:
+        sources.current(folder)
+
+    assert caught.value.code is Code.SOURCE_DIRTY
+    assert caught.value.detail["files"] == [cached.relative_to(folder).as_posix()]
+    assert "Remove it" in caught.value.next_step
+
+
+@pytest.mark.parametrize("where", ["beside the source", "in the folder of the setting"])
+def test_byte_code_is_looked_at_wherever_a_process_of_the_farm_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """PYTHONPYCACHEPREFIX counts for the command, and not for the isolated processes that it starts."""
+    folder = checkout(tmp_path / "tree")
+    place = py_compile.compile(str(folder / "farm/a.py"), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "prefix"))
+    if where != "beside the source":
+        place = importlib.util.cache_from_source(folder / "farm/a.py")
+    py_compile.compile(str(folder / "farm/a.py"), cfile=place, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    sources.current(folder)
+    Path(place).write_bytes(Path(place).read_bytes()[:30])
+
+    with pytest.raises(FarmError) as caught:
+        sources.current(folder)
+
+    assert caught.value.detail["files"] == [os.path.relpath(place, folder)]
+
+
+def test_beside_byte_code_nothing_may_lie_where_python_keeps_it(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "tree")
+    (folder / "farm/__pycache__").mkdir()
+    (folder / "farm/__pycache__/rules.toml").write_text("x = 1\n")
+
+    with pytest.raises(FarmError) as caught:
+        sources.current(folder)
+
+    assert caught.value.detail["files"] == ["farm/__pycache__/rules.toml"]
 
 
 def test_a_git_that_does_not_end_is_a_coded_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

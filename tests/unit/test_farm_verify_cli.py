@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from farm import inspect, payload_check
+from farm.cli import checks
 from farm.cli.main import main
+from farm.verify import Check, Report
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from tests.support import bundles
@@ -44,6 +46,16 @@ def test_a_bad_bundle_exits_with_1_and_names_the_file(bundle: Path, capsys: pyte
     assert f"bad: blobs/sha256/{victim.name}" in err
     assert f"blobs/sha256/{victim.name}" in out
     assert out.splitlines()[-1].startswith("NOT VERIFIED")
+
+
+def test_what_is_bad_of_no_file_is_named_by_its_check_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    error = FarmError(Code.TARGETS_INCOMPLETE, "more targets", "there is no payload for armv7", "Build for armv7 too.")
+
+    checks.show(Report(signed=True, checks=[Check("targets", "stable", error=error)]))
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "bad: targets of stable  FARM-E1006 a target that the channel demands is missing"
+    assert second == "  next: Build for armv7 too."
 
 
 @pytest.fixture
