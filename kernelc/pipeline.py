@@ -100,7 +100,7 @@ def front(request: Request, in_dir: Path, stages: Stages) -> tuple[Graph, Graph,
     stages.graph("import", imported)
     graph = frontend.simplify(imported, lambda name, result: stages.graph(f"simplify-{name}", result))
     if all(is_alias(graph, node) for node in graph.nodes):
-        why = "every output is an input as it is, or a constant"
+        why = "every output is an input, at most by another shape or order of its dimensions, or a constant"
         raise FarmError(Code.LAYOUT_INFEASIBLE, "the model computes nothing", why, "There is nothing to compile.")
     fused = fusion.group(graph, _rules(request, in_dir), on_chip_bytes=request.target.memory.on_chip_bytes)
     stages.record("fusion", digest.of_bytes(fusion.to_text(fused).encode()))

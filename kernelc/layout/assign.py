@@ -58,8 +58,10 @@ def _maker(graph: Graph, name: str) -> tuple[str, dict[str, str]]:
     node = graph.producers.get(name)
     if node is not None:
         return f"the result of the node {node.name} (media.{node.op})", where(node)
-    port = next(port for port in graph.inputs if port.tensor == name)
-    return f"the graph input {port.name!r}", {"input": port.name}
+    for port in graph.inputs:
+        if port.tensor == name:
+            return f"the graph input {port.name!r}", {"input": port.name}
+    return f"the constant {name}", {}
 
 
 def _check_values(graph: Graph, groups: Sequence[Group]) -> None:
@@ -138,7 +140,7 @@ def assign(graph: Graph, groups: Sequence[Group], lanes: int) -> Layout:
             halos[name] = max(before[0], needed[0]), max(before[1], needed[1])
     buffers = {}
     for name, root in roots.items():
-        used = 1 if _stays_plain(graph, groups, root, lanes) else lanes
+        used = 1 if _stays_plain(graph, groups, roots, root, lanes) else lanes
         buffers[name] = Buffer(*image(graph.tensors[root]), used, *halos.get(root, (0, 0)))
         _check_size(graph, root, buffers[name])
     return Layout(buffers, roots)
@@ -164,11 +166,14 @@ def _roots(graph: Graph, groups: Sequence[Group]) -> dict[str, str]:
 def is_alias(graph: Graph, node: Node) -> bool:
     """Whether a node's result is its operand's memory.
 
-    Raises `FarmError` OPERATOR_NOT_LOWERED for a move that rows, columns and channels do not say.
+    Raises `FarmError` OPERATOR_NOT_LOWERED for a move that rows, columns and channels do not say, and as `image`.
     """
     if node.op == "identity":
         return True
-    if node.op not in MOVES or image(graph.tensors[node.inputs[0]]) != image(graph.result(node)):
+    if node.op not in MOVES:
+        return False
+    before, after = (image(graph.tensors[name], *_maker(graph, name)) for name in (node.inputs[0], *node.outputs))
+    if before != after:
         return False
     return moved(graph, node).is_straight
 
@@ -182,13 +187,17 @@ def moved(graph: Graph, node: Node) -> Movement:
     return found
 
 
-def _stays_plain(graph: Graph, groups: Sequence[Group], root: str, lanes: int) -> bool:
-    if root not in graph.input_tensors or root in graph.output_tensors or image(graph.tensors[root])[0] >= lanes:
+def _stays_plain(graph: Graph, groups: Sequence[Group], roots: Mapping[str, str], root: str, lanes: int) -> bool:
+    """Whether the memory of a graph input, whatever names it has, may have its channels apart."""
+    if root not in graph.input_tensors or image(graph.tensors[root])[0] >= lanes:
         return False
-    readers = [group for group in groups if root in group.inputs]
+    names = {name for name, memory in roots.items() if memory == root}
+    if names & graph.output_tensors:
+        return False
+    readers = [group for group in groups if names & set(group.inputs)]
     return bool(readers) and all(
         (group.anchor.op == "rearrange" or (group.anchor.op == "conv" and group.anchor.integer("group") == 1))
-        and group.anchor.inputs[0] == root
-        and all(root not in node.inputs for node in group.epilogue)
+        and group.anchor.inputs[0] in names
+        and not any(names & set(node.inputs) for node in group.epilogue)
         for group in readers
     )

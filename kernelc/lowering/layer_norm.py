@@ -52,17 +52,23 @@ def _one_pixel(
     x, others = sources
     lanes = Tile(0, row, column, 1, 1, spec.x.lanes)
     share = writer.scalar(1.0 / spec.x.channels)
+    first = window(writer, x, spec.x, Tile(0, row, column, 1, 1, 1))
 
     def at(block: Index) -> Tile:
         return Tile(block, row, column, 1, 1, spec.x.lanes)
 
-    def centred(block: Index, target: Value) -> Value:
+    def from_first(block: Index, target: Value) -> Value:
+        """Less the first number: of channels that are alike nothing is left, not the last bit of their mean."""
         pixels = window(writer, x, spec.x, at(block))
         line = ["%s = arith.subf %a0, %a1 : f32"]
-        return writer.generic(lanes.dims, [(pixels, lanes.dims), (mean, "")], target, lanes.dims, line, "%s")
+        return writer.generic(lanes.dims, [(pixels, lanes.dims), (first, "")], target, lanes.dims, line, "%s")
 
     def add(block: Index, valid: int, value: Value) -> Value:
-        return combine(writer, window(writer, x, spec.x, at(block)), value, valid, 0.0, "addf")
+        return combine(writer, from_first(block, writer.empty(lanes.shape)), value, valid, 0.0, "addf")
+
+    def centred(block: Index, target: Value) -> Value:
+        line = ["%s = arith.subf %acc, %a0 : f32"]
+        return writer.generic(lanes.dims, [(mean, "")], from_first(block, target), lanes.dims, line, "%s")
 
     def add_square(block: Index, valid: int, value: Value) -> Value:
         away = centred(block, writer.empty(lanes.shape))

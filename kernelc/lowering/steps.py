@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
-from kernelc.lowering.exponential import exponential
+from kernelc.lowering.exponential import HIGHEST, exponential
 from kernelc.lowering.root import root
 from kernelc.lowering.text import Value, Writer
 from kernelc.lowering.tile import Tile, read
@@ -107,7 +107,8 @@ def _apply_unary(body: Body, step: Step, value: str) -> str:
             below = _one_and_power(body, value)
             return body.op("divf", constant(1.0), below, "")
         case "silu":
-            return body.op("divf", value, _one_and_power(body, value), "")
+            # the power ends at exp(88), so that below -88 the result would grow with the value
+            return body.op("divf", body.at_least(value, -HIGHEST), _one_and_power(body, value), "")
         case "sqrt":
             return root(body, value)
     raise AssertionError(f"no step {step.op}")

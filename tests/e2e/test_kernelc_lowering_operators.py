@@ -211,6 +211,17 @@ def test_hard_swish_of_the_largest_numbers_does_not_overflow(name: str, tmp_path
 
 
 @pytest.mark.parametrize("name", targets())
+def test_silu_far_below_zero_is_nothing(name: str, tmp_path: Path) -> None:
+    make = Maker()
+    graph = make.finish(make.node("silu", make.input(1, 4, 1, 4)))
+    row = np.array([-3.4e38, -1e36, -100, 3.4e38], np.float32)
+
+    (found,) = compile_graph(graph, name, tmp_path).run([np.resize(row, (1, 4, 1, 4))])
+
+    np.testing.assert_allclose(found[0, 0, 0], np.array([0, 0, 0, 3.4e38]), rtol=1e-6, atol=1e-35)
+
+
+@pytest.mark.parametrize("name", targets())
 def test_the_largest_of_a_window_with_nan_is_nan(name: str, tmp_path: Path) -> None:
     make = Maker()
     graph = make.finish(pooling("max_pool", make.input(1, 5, 2, 6), make))

@@ -101,6 +101,12 @@ CASES: dict[str, Case] = {
     "move-rows-for-columns": lambda m: (transposed(m, m.node("relu", m.input(1, 20, 3, 5)), 0, 1, 3, 2),),
     "move-channels-for-rows": lambda m: (transposed(m, m.input(1, 18, 3, 5), 0, 2, 1, 3),),
     "move-sequence-for-channels": lambda m: (transposed(m, m.input(1, 21, 34), 0, 2, 1),),
+    "move-few-channels-renamed": lambda m: (
+        m.node("relu", split_and_transposed(m, m.input(1, 33, 5), (33, 5), (1, 0), 1, 5, 1, 33)),
+    ),
+    "move-few-channels-renamed-for-a-mean": lambda m: (
+        m.node("global_average_pool", split_and_transposed(m, m.input(1, 33, 5), (33, 5), (1, 0), 1, 5, 1, 33)),
+    ),
     "move-few-channels": lambda m: (transposed(m, m.input(1, 21, 3), 0, 2, 1),),
     "move-some-channels": lambda m: (
         sliced(m, m.node("relu", m.input(1, 40, 3, 5)), slice(None), slice(5, 38), slice(None), slice(None)),
@@ -170,6 +176,30 @@ def test_roots_of_all_sizes(name: str, tmp_path: Path) -> None:
     with np.errstate(invalid="ignore"):
         wanted = np.sqrt(value.astype(np.float64))
     np.testing.assert_allclose(found, wanted, rtol=MAX_RELATIVE_ERROR, atol=0)
+
+
+@pytest.mark.parametrize("channels", [5, 16, 37])
+@pytest.mark.parametrize("name", targets())
+def test_layer_norm_of_channels_that_are_alike_is_zero(channels: int, name: str, tmp_path: Path) -> None:
+    make = Maker()
+    graph = make.finish(make.node("layer_norm", make.input(1, 4, channels), epsilon=1e-5))
+    value = np.repeat(np.float32([[[0.1], [100.1], [33333.3], [-1e10]]]), channels, axis=2)
+
+    (found,) = compile_graph(graph, name, tmp_path).run([value])
+
+    assert not found.any()
+
+
+@pytest.mark.parametrize("name", targets())
+def test_layer_norm_of_small_differences_of_large_numbers(name: str, tmp_path: Path) -> None:
+    make = Maker()
+    graph = make.finish(make.node("layer_norm", make.input(1, 9, 19), epsilon=1e-5))
+    draw = np.random.Generator(np.random.PCG64(5))
+    value = (1e6 + draw.standard_normal((1, 9, 19))).astype(np.float32)
+
+    (found,) = compile_graph(graph, name, tmp_path).run([value])
+
+    agree(found, plain_numpy.evaluate(graph, [value])[0])
 
 
 def refusal(make: Maker, *outputs: str) -> FarmError:

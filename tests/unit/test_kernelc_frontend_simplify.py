@@ -310,7 +310,12 @@ def _layer_norm(*, axis: int = -1, added: str = "epsilon", squared: str = "d") -
     ]
 
 
-NORM = {"two": np.float32(2), "epsilon": np.float32(0.01), "vector": np.ones((4, 6, 1), np.float32)}
+NORM = {
+    "two": np.float32(2),
+    "epsilon": np.float32(0.01),
+    "vector": np.ones((4, 6, 1), np.float32),
+    "fifth": np.full((1, 1, 1, 1, 1), 0.01, np.float32),
+}
 
 
 def test_a_spelled_layer_norm_is_recognised(tmp_path: Path) -> None:
@@ -319,7 +324,7 @@ def test_a_spelled_layer_norm_is_recognised(tmp_path: Path) -> None:
     assert graph.nodes[0].real("epsilon") == float(np.float32(0.01))
 
 
-@pytest.mark.parametrize("other", [{"axis": 1}, {"added": "vector"}, {"squared": "x"}], ids=str)
+@pytest.mark.parametrize("other", [{"axis": 1}, {"added": "vector"}, {"added": "fifth"}, {"squared": "x"}], ids=str)
 def test_what_only_looks_like_a_layer_norm_stays(tmp_path: Path, other: dict[str, Any]) -> None:
     assert "layer_norm" not in _ops(_simple(tmp_path, _layer_norm(**other), **NORM))
 

@@ -6,7 +6,7 @@ import pytest
 
 from kernelc import fusion
 from kernelc.graph import Graph
-from kernelc.layout.assign import Layout, assign, image
+from kernelc.layout.assign import Layout, assign, image, is_alias
 from kernelc.layout.buffer import Buffer
 from kernelc.layout.window import Taps
 from kernelc.lowering.pool import segments
@@ -193,6 +193,17 @@ def test_a_value_without_a_layout_is_named_by_its_input_or_node(batch: int, deta
 
     assert error.value.code is Code.LAYOUT_INFEASIBLE
     assert detail.items() <= error.value.detail.items()
+
+
+def test_a_move_of_a_value_without_a_layout_names_that_value() -> None:
+    make = Maker()
+    graph = make.finish(make.node("reshape", make.input(2, 3, 4), shape=(1, 6, 4)))
+
+    with pytest.raises(FarmError) as error:
+        is_alias(graph, graph.nodes[0])
+
+    assert error.value.code is Code.LAYOUT_INFEASIBLE
+    assert error.value.detail["input"] == "x0"
 
 
 def test_a_window_too_wide_to_describe_is_refused() -> None:

@@ -19,7 +19,10 @@ def layer_norm(build: Rebuild, node: Node, _: Node) -> str | None:
     if product is None or product.inputs != (centred, centred) or difference is None:
         return None
     value, mean = difference.inputs
-    return build.emit("layer_norm", [value], {"epsilon": epsilon}) if _mean_of(build, mean) == value else None
+    same_shape = build.tensor(raised.outputs[0]).shape == build.tensor(raised.inputs[0]).shape
+    if _mean_of(build, mean) != value or not same_shape:  # an epsilon may add dimensions
+        return None
+    return build.emit("layer_norm", [value], {"epsilon": epsilon})
 
 
 def _mean_of(build: Rebuild, name: str) -> str | None:
