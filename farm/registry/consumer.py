@@ -399,10 +399,8 @@ def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
         if version not in compared:
             releases.append(Released(entry.version, entry.digest, "", Interface(entry.name, ())))
             continue
-        with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
-            transfer.pull(remote, entry.digest, public, folder)
-            view = oci_bundle.read(folder).require()
-            channel = require_released(statements_in(folder, public)).channel
+        with transfer.fetched(remote, entry.digest, public, scratch) as view:
+            channel = require_released(standing.by_name(open_all(view, public))).channel
             releases.append(Released(entry.version, entry.digest, channel, facts.interface_of(view)))
             goldens |= facts.goldens_of(view)
     return Past(tuple(releases), goldens)

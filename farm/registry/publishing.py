@@ -20,7 +20,7 @@ from farm.registry.log import ReleaseLog
 from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.registry.transfer import Pushed, Say, silent
-from farm.release import standing, versions
+from farm.release import compatibility, facts, standing, versions
 from farm.release.release import open_all, require_good
 from farm.release.versions import Version
 from farm.verify import PayloadCheck, verify_bundle
@@ -74,7 +74,8 @@ def publish(
     The same release again is no fault: what is missing is pushed. Raises NOT_RELEASED for a bundle without a release
     statement, LICENCE_*, BUILDS_DISAGREE where what it was released by does not hold today, RELEASE_EXISTS for another
     bundle of the same version, VERSION_NOT_NEXT for one that does not come after all published, RELEASE_NOT_COMPARED,
-    CHANNEL_REFUSED, RELEASE_WITHDRAWN, TAG_MOVED, and as `verify_bundle`, `Remote`, `transfer.pull` and `log.decode`.
+    BUMP_TOO_LOW, CHANNEL_REFUSED, RELEASE_WITHDRAWN, TAG_MOVED, and as `verify_bundle`, `Remote`, `transfer.pull` and
+    `log.decode`.
     What the registry lost of the log is put back first, as this farm wrote it.
     """
     home = settings.home.create()
@@ -92,7 +93,11 @@ def publish(
             versions.require_next(wanted, found.versions())
         else:
             _require_same_channel(remote, view, released, public)
-        _require_compared(found, wanted, released, root, place)
+        base = found.before(wanted)
+        if base is not None:
+            _require_compared(base, wanted, released, root, place)
+        if base is not None and entry is None:
+            _require_level(remote, base, wanted, view, public, home.cache)
         pushed = transfer.push(remote, view, say)
         _require_there(settings, remote, view, public)
         if entry is None:
@@ -188,12 +193,11 @@ def _require_same_channel(remote: Remote, view: BundleView, released: Release, p
         raise FarmError(Code.CHANNEL_REFUSED, what, why, advice, {"channel": there.channel})
 
 
-def _require_compared(found: ReleaseLog, wanted: Version, released: Release, root: Path, place: Reference) -> None:
+def _require_compared(base: LogEntry, wanted: Version, released: Release, root: Path, place: Reference) -> None:
     """Raise unless the release says what it changes for who has the one published before it: farms differ in what they
     have on record, the log is one. What comes first in a repository may come from anywhere.
     """
-    base = found.before(wanted)
-    if base is None or (released.before is not None and released.before.digest == base.digest):
+    if released.before is not None and released.before.digest == base.digest:
         return
     other = "nothing" if released.before is None else f"{released.before.version}, {released.before.digest}"
     why = f"{place.place} has {base.version}, {base.digest}; the release was compared with {other}"
@@ -201,6 +205,25 @@ def _require_compared(found: ReleaseLog, wanted: Version, released: Release, roo
     advice = f"Run `{command}`, and publish what that gives."
     detail = {"published": base.digest, "version": base.version}
     raise FarmError(Code.RELEASE_NOT_COMPARED, f"{wanted} was not compared with {base.version}", why, advice, detail)
+
+
+def _require_level(
+    remote: Remote, base: LogEntry, wanted: Version, view: BundleView, public: PublicKey, scratch: Path
+) -> None:
+    """Compare once more, with the published bytes: what a farm has on record is not signed. Raises BUMP_TOO_LOW.
+
+    Of a release whose bytes are gone, as they may be, the release's own word is all there is.
+    """
+    try:
+        with transfer.fetched(remote, base.digest, public, scratch) as before:
+            old, goldens = facts.interface_of(before), facts.goldens_of(before)
+    except FarmError as error:
+        if error.code is Code.REGISTRY_UNREACHABLE:
+            raise
+        return
+    new = facts.interface_of(view)
+    verdict = compatibility.compare(old, new, facts.numbers(old, new, goldens, facts.goldens_of(view)))
+    versions.require_level(wanted, versions.parse(base.version), verdict.level, verdict.reasons)
 
 
 def _require_open(found: ReleaseLog, entry: LogEntry | None, view: BundleView, remote: Remote, tag: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +112,14 @@ def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: S
         top = oci_bundle.top_index(described, attestations).encode()
         (folder / layout.INDEX).write_bytes(top)
         _remove_others(blobs, kept, index)
+
+
+@contextmanager
+def fetched(remote: Remote, wanted: Digest, public: PublicKey, scratch: Path) -> Iterator[BundleView]:
+    """The bundle of a digest for the time of the block, in a folder below `scratch`. Raises as `pull`."""
+    with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
+        pull(remote, wanted, public, folder)
+        yield oci_bundle.read(folder).require()
 
 
 def statements_of(remote: Remote, wanted: Digest, public: PublicKey) -> dict[str, Statement]:

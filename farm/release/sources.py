@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import glob
 import hashlib
 import marshal
 import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path, PurePath
@@ -32,8 +34,6 @@ _HIDDEN = ("h", "S", "s")
 _GIT_S = 60.0
 _SHOWN = 5
 _BYTECODE = "**/__pycache__/*.pyc"
-_OPTIMISED: tuple[tuple[str, int], ...] = (("", 0), ("1", 1), ("2", 2))
-"""How Python names its byte code by -O: the part of the name, and the level."""
 _HEADER = struct.Struct("<4sIII")
 """What a .pyc begins with: magic number, flags, then time and size of its source where the flags are 0 (PEP 552)."""
 
@@ -133,9 +133,8 @@ def _require_own_bytecode(top: Path) -> None:
         cached
         for name in ROOMS
         for source in sorted((top / name).rglob("*.py"))
-        for word, level in _OPTIMISED
-        for cached in _cached(source, word)
-        if cached.is_file() and not _is_of(cached, source, level)
+        for cached, level in _cached(source)
+        if not _is_of(cached, source, level)
     ]
     if foreign:
         names = [os.path.relpath(path, top) for path in foreign]
@@ -145,10 +144,17 @@ def _require_own_bytecode(top: Path) -> None:
         raise FarmError(Code.SOURCE_DIRTY, what, why, advice, {"files": names[:100]})
 
 
-def _cached(source: Path, word: str) -> list[Path]:
-    """Where byte code of a source is looked for: here, and by processes that take no settings (-I)."""
-    here = Path(cache_from_source(source, optimization=word))
-    return sorted({here, source.parent / "__pycache__" / here.name})
+def _cached(source: Path) -> Iterator[tuple[Path, int]]:
+    """Byte code of a source with its level of optimisation: here, and for processes that take no settings (-I).
+
+    Python names it by what -O says, whatever number that is, and compiles no higher than by level 2.
+    """
+    plain = Path(cache_from_source(source, optimization=""))
+    for folder in sorted({plain.parent, source.parent / "__pycache__"}):
+        for path in sorted(folder.glob(f"{glob.escape(plain.stem)}*.pyc")):
+            word = path.name.removeprefix(plain.stem).removesuffix(".pyc").removeprefix(".opt-")
+            if path.is_file() and (not word or word.isdigit()):
+                yield path, min(int(word or 0), 2)
 
 
 def _is_of(cached: Path, source: Path, level: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from farm.cli import publish as publish_command
 from farm.licences import gate
 from farm.registry import consumer, publishing, transfer
 from farm.registry.remote import Remote
-from kernelfarm import oci_bundle
+from kernelfarm import canonical, oci_bundle
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.paths import Home
 from sbom.licence.nouns import Decision
@@ -209,6 +210,25 @@ def test_a_dropped_target_is_major_whoever_made_the_release_before(
     assert made.version == "2.0.0"
     assert publish(other, made.path, at(release_registry)).entry.version == "2.0.0"
     assert verify(tmp_path / "consumer", at(release_registry, ":2.0.0"), farm).ok
+
+
+def test_a_dropped_target_is_major_whatever_the_record_says_of_the_release_before(
+    release_registry: ReleaseRegistry, farm: Farm
+) -> None:
+    # Given a record of this farm in which a published target is missing
+    publish(farm, farm.released(), at(release_registry))
+    [record] = (farm.home.root / "releases").rglob("1.0.0.json")
+    kept = json.loads(record.read_bytes())
+    kept["interface"]["targets"] = [one for one in kept["interface"]["targets"] if "x86-64-v3" in json.dumps(one)]
+    assert len(kept["interface"]["targets"]) == 1
+    record.write_bytes(canonical.dumps(kept))
+    hides = farm.released("1.0.1", targets=["x86-64-v3"], out="second")
+
+    error = refusal(lambda: publish(farm, hides, at(release_registry)))
+
+    assert (error.code, error.status) == (Code.BUMP_TOO_LOW, Status.REFUSED)
+    assert "is dropped" in error.why
+    assert "1.0.1" not in release_registry.tags(REPOSITORY)
 
 
 def test_a_release_after_one_that_was_never_published_is_compared_with_what_was(

@@ -614,7 +614,7 @@ def test_byte_code_that_python_does_not_take_is_no_change(tmp_path: Path) -> Non
     assert sources.current(folder).kind == "git"
 
 
-@pytest.mark.parametrize("how", ["time and size", "unchecked", "half", "optimised"])
+@pytest.mark.parametrize("how", ["time and size", "unchecked", "half", "optimised", "optimised more than there is"])
 def test_byte_code_that_runs_in_place_of_its_source_is_refused(tmp_path: Path, how: str) -> None:
     folder = checkout(tmp_path / "tree")
     path = folder / "farm/a.py"
@@ -622,13 +622,15 @@ def test_byte_code_that_runs_in_place_of_its_source_is_refused(tmp_path: Path, h
     path.write_text("a = 2\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     mode = PycInvalidationMode.UNCHECKED_HASH if how == "unchecked" else PycInvalidationMode.TIMESTAMP
-    cached = Path(py_compile.compile(str(path), invalidation_mode=mode, optimize=2 if how == "optimised" else 0))
+    level = {"optimised": 2, "optimised more than there is": 3}.get(how, 0)
+    cached = Path(importlib.util.cache_from_source(path, optimization=level or ""))
+    py_compile.compile(str(path), cfile=str(cached), invalidation_mode=mode, optimize=min(level, 2))
     path.write_bytes(committed)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     if how == "half":
         cached.write_bytes(cached.read_bytes()[:30])
     else:
-        flags = ["-S", *(["-OO"] if how == "optimised" else [])]
+        flags = ["-S", *["-O"] * level]
         argv = [sys.executable, *flags, "-c", "import farm.a; print(farm.a.a)"]
         assert subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, check=True).stdout == b"2\n"
 
