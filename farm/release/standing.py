@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from farm.licences import gate
 from farm.release import quorum
 from farm.verify import Report
-from kernelfarm.errors import FarmError
+from kernelfarm.errors import Code, FarmError
 from kernelfarm.oci_bundle import BundleView
 from sbom.licence.nouns import Decision
 from signing.licences import LICENCES
@@ -54,12 +54,19 @@ def judge(view: BundleView, statements: Sequence[Statement], day: str, demand: D
 
 
 def check(report: Report, statements: Sequence[Statement]) -> None:
-    """Add to the report of a released bundle whether nothing speaks against the release; to that of another nothing."""
+    """Add to the report of a released bundle whether nothing speaks against the release; to that of another nothing.
+
+    A bundle gets its version by a release: with one it has the statement of that, or somebody took it away.
+    """
     found = released_of(statements)
-    if found is not None:
-        with report.check("released", found.version) as say:
-            require(statements)
-            say(f"for the channel {found.channel}; nothing that is signed speaks against it")
+    if found is None and report.version is None:
+        return
+    with report.check("released", report.version or "") as say:
+        if found is None:
+            what, why = "there is no release statement of the bundle", f"it has the version {report.version}"
+            raise FarmError(Code.SIGNATURE_MISSING, what, why, "Fetch it again from where it was published.")
+        require(statements)
+        say(f"for the channel {found.channel}; nothing that is signed speaks against it")
 
 
 def by_name(statements: Sequence[Statement]) -> dict[str, Statement]:

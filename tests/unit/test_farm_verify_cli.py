@@ -25,14 +25,27 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(inspect, "read_hardening", lambda path, name: {"file": path.name, "for": name})
     (tmp_path / "key.pub").write_text(bundles.signer().public.pem)
     (tmp_path / "other.pub").write_text(bundles.signer(2).public.pem)
-    return bundles.write(tmp_path / "cls", tmp_path / "work").path
+    return bundles.write(tmp_path / "cls", tmp_path / "work", version=None).path
+
+
+def test_a_bundle_with_a_version_and_without_its_release_statement_lost_it(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = bundles.write(bundle.parent / "released", bundle.parent / "work").path
+
+    assert main(["verify", str(folder), "--key", str(bundle.parent / "key.pub")]) == 1
+
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].startswith("NOT VERIFIED")
+    assert Code.SIGNATURE_MISSING.number in err
+    assert "it has the version 1.2.0" in out + err
 
 
 def test_a_good_bundle_exits_with_0_and_says_verified(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(bundle), "--key", str(bundle.parent / "key.pub")]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("VERIFIED  cls 1.2.0  sha256:")
+    assert lines[-1].startswith("VERIFIED  cls  sha256:")
     assert all(line.startswith("ok") for line in lines[:-1])
 
 
@@ -79,7 +92,7 @@ def test_a_check_that_this_machine_cannot_make_exits_with_3_and_says_how_to_get_
 
     out, err = capsys.readouterr()
     assert "-- payload x86-64-v4 could not be checked on this machine: the disassembler" in " ".join(out.split())
-    assert out.splitlines()[-1].startswith("NOT CHECKED TO THE END: this machine lacks something  cls 1.2.0")
+    assert out.splitlines()[-1].startswith("NOT CHECKED TO THE END: this machine lacks something  cls  sha256:")
     assert "not checked: payload of x86-64-v4: FARM-E0730 the disassembler for x86-64 is missing" in err
     assert "Run `make tools`." in err
     assert not [word for word in ("BAD", "bad:", "NOT VERIFIED") if word in out + err]
@@ -159,7 +172,7 @@ def test_inspect_prints_targets_files_and_hardening(bundle: Path, capsys: pytest
     assert main(["inspect", str(bundle)]) == 0
 
     out = capsys.readouterr().out
-    assert out.startswith("cls 1.2.0  sha256:")
+    assert out.startswith("cls (no version)  sha256:")
     assert "\nx86-64-v4  sha256:" in out
     assert "kernels.so" in out
     assert "https://slsa.dev/provenance/v1" in out
