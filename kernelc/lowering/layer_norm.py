@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kernelc.layout.buffer import Buffer
-from kernelc.lowering.kernel import Kernel, kernel
-from kernelc.lowering.reduction import across_lanes, combine, over_blocks
+from kernelc.lowering.kernel import Kernel
+from kernelc.lowering.reduction import across_lanes, combine, over_blocks, pixelwise
 from kernelc.lowering.root import inverse_root
-from kernelc.lowering.steps import CONTRACT, Body, Step, finish, step_operands
+from kernelc.lowering.steps import CONTRACT, Body, Step, finish
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import Tile, accumulator, clear_halo, parts, walk, window, write
-from kernelc.schedule.split import Run
+from kernelc.lowering.tile import Tile, accumulator, window, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +27,11 @@ class LayerNorm:
 
 def lower(spec: LayerNorm) -> Kernel:
     """The kernel; its operands are x, the steps' tensors, y. One part per image row."""
-    writer = Writer()
-    x, out = Value("%x", spec.x.shape), Value("%out", spec.y.shape)
-    others = step_operands(spec.steps)
-
-    def one_row(_block: Index, _run: Run, row: str, current: Value) -> Value:
-        for block in range(spec.y.blocks if spec.y.has_halo else 0):
-            current = clear_halo(writer, current, spec.y, block, row, 1)
-        return writer.loop(
-            0, spec.x.width, 1, current, lambda column, value: _one_pixel(writer, spec, (x, others), row, column, value)
-        )
-
-    runs = (Run(0, 1, 1),)
-    result = walk(writer, runs, spec.y.height, out, one_row)
-    return kernel(
-        writer, [x, *others], out, result, set(),
-        parts=parts(runs, spec.y.height), tile="1x1", flop=7 * spec.x.channels * spec.x.height * spec.x.width,
-    )  # fmt: skip
+    return pixelwise(spec.x, spec.y, spec.steps, 7, partial(_one_pixel, spec))
 
 
 def _one_pixel(
-    writer: Writer, spec: LayerNorm, sources: tuple[Value, list[Value]], row: Index, column: Index, out: Value
+    spec: LayerNorm, writer: Writer, sources: tuple[Value, list[Value]], row: Index, column: Index, out: Value
 ) -> Value:
     x, others = sources
     lanes = Tile(0, row, column, 1, 1, spec.x.lanes)

@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelc.graph import Graph
 from kernelc.numerics import reference
 from kernelfarm.errors import Code, FarmError
-from tests.support import plain_numpy
 from tests.support.backend_graphs import Maker
-from tests.support.kernel_runs import Compiled, agree, backwards, compile_graph, targets, thirds
+from tests.support.kernel_runs import agree, agree_however_cut, compile_graph, drawn_inputs, targets
 
 Case = Callable[[Maker], tuple[str, ...]]
 SIZES = {"scale_h": 0.0, "scale_w": 0.0}
@@ -110,26 +108,11 @@ ONLY_REFERENCE: dict[str, Case] = {
 """Forms whose meaning the conformance tests hold against ONNX's own values."""
 
 
-def run(graph: Graph, name: str, folder: Path) -> tuple[Compiled, list[np.ndarray], list[np.ndarray]]:
-    draw = np.random.Generator(np.random.PCG64(7))
-    inputs = [draw.standard_normal(graph.tensors[port.tensor].static_shape) for port in graph.inputs]
-    inputs = [value.astype(np.float32) for value in inputs]
-    compiled = compile_graph(graph, name, folder)
-    return compiled, inputs, list(compiled.run(inputs))
-
-
 @pytest.mark.parametrize("name", targets())
 @pytest.mark.parametrize("case", CASES)
 def test_operator_agrees_with_numpy_however_it_is_cut(case: str, name: str, tmp_path: Path) -> None:
     make = Maker(seed=len(case))
-    graph = make.finish(*CASES[case](make))
-
-    compiled, inputs, found = run(graph, name, tmp_path)
-
-    for got, wanted in zip(found, plain_numpy.evaluate(graph, list(inputs)), strict=True):
-        agree(got, wanted)
-    for cut in (backwards, thirds):
-        assert [value.tobytes() for value in compiled.run(inputs, cut)] == [value.tobytes() for value in found]
+    agree_however_cut(make.finish(*CASES[case](make)), name, tmp_path)
 
 
 @pytest.mark.parametrize("name", targets())
@@ -138,7 +121,9 @@ def test_interpolation_agrees_with_the_reference(case: str, name: str, tmp_path:
     make = Maker(seed=len(case))
     graph = make.finish(*ONLY_REFERENCE[case](make))
 
-    _, inputs, found = run(graph, name, tmp_path)
+    inputs = drawn_inputs(graph)
+
+    found = compile_graph(graph, name, tmp_path).run(inputs)
 
     expected = reference.evaluate(graph, {f"x{number}": value for number, value in enumerate(inputs)})
     for port, got in zip(graph.outputs, found, strict=True):

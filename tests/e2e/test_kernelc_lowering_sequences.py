@@ -15,7 +15,7 @@ from kernelc.media.views import View
 from kernelfarm.errors import Code, FarmError
 from tests.support import plain_numpy
 from tests.support.backend_graphs import Maker
-from tests.support.kernel_runs import agree, backwards, compile_graph, targets, thirds
+from tests.support.kernel_runs import agree, agree_however_cut, compile_graph, targets
 
 Case = Callable[[Maker], tuple[str, ...]]
 
@@ -147,18 +147,7 @@ def graph_of(case: str) -> Graph:
 @pytest.mark.parametrize("name", targets())
 @pytest.mark.parametrize("case", CASES)
 def test_it_agrees_with_numpy_however_it_is_cut(case: str, name: str, tmp_path: Path) -> None:
-    graph = graph_of(case)
-    draw = np.random.Generator(np.random.PCG64(7))
-    inputs = [draw.standard_normal(graph.tensors[port.tensor].static_shape) for port in graph.inputs]
-    inputs = [value.astype(np.float32) for value in inputs]
-    compiled = compile_graph(graph, name, tmp_path)
-
-    found = compiled.run(inputs)
-
-    for got, wanted in zip(found, plain_numpy.evaluate(graph, list(inputs)), strict=True):
-        agree(got, wanted)
-    for cut in (backwards, thirds):
-        assert [value.tobytes() for value in compiled.run(inputs, cut)] == [value.tobytes() for value in found]
+    agree_however_cut(graph_of(case), name, tmp_path)
 
 
 @pytest.mark.parametrize("name", targets())

@@ -23,6 +23,7 @@ from kernelc.graph import Graph
 from kernelc.lowering.objects import build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source
+from tests.support import plain_numpy
 from toolchains import disasm, runtime_build, target, zig
 from toolchains.target import Target
 
@@ -166,6 +167,25 @@ def disassembly(path: Path) -> str:
     """Text of llvm-objdump."""
     command = [str(disasm.objdump_path()), "-d", "--no-show-raw-insn", str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def drawn_inputs(graph: Graph) -> list[Array]:
+    """Normal numbers for all inputs of a graph, the same each time."""
+    draw = np.random.Generator(np.random.PCG64(7))
+    inputs = [draw.standard_normal(graph.tensors[port.tensor].static_shape) for port in graph.inputs]
+    return [value.astype(np.float32) for value in inputs]
+
+
+def agree_however_cut(graph: Graph, name: str, folder: Path) -> None:
+    """Compile and run a graph: the results are those of plain NumPy, and every cut gives equal bits."""
+    inputs, compiled = drawn_inputs(graph), compile_graph(graph, name, folder)
+
+    found = compiled.run(inputs)
+
+    for got, wanted in zip(found, plain_numpy.evaluate(graph, list(inputs)), strict=True):
+        agree(got, wanted)
+    for cut in (backwards, thirds):
+        assert [value.tobytes() for value in compiled.run(inputs, cut)] == [value.tobytes() for value in found]
 
 
 def agree(found: Mapping[str, npt.ArrayLike] | npt.ArrayLike, expected: npt.ArrayLike) -> None:
