@@ -80,8 +80,9 @@ def command(
         report = consumer.verify_reference(paths.home(), reference.parse(bundle), public, policy=demands)
     else:
         report = verify_bundle(Path(bundle), public, policy=demands)
-        if report.ok and public is not None:
-            standing.check(report, open_all(oci_bundle.read(Path(bundle)).require(), public))
+        if report.ok and public is not None and report.version is not None:
+            statements = open_all(oci_bundle.read(Path(bundle)).require(), public)
+            standing.check(report, report.version, standing.by_name(statements))
     reports.write(report, "farm verify", junit=junit, sarif=sarif)
     if as_json:
         output.print_json(report.to_json())

@@ -5,7 +5,7 @@ Everything rests on a public key: the log that gives a tag its meaning is signed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,9 +28,8 @@ from kernelfarm import canonical, digest, files, nouns, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.paths import Home
-from signing import verify
 from signing.keys import PublicKey
-from signing.release import LogEntry, Release, released_of
+from signing.release import LogEntry
 from signing.statement import Statement
 
 LOCKFILE = "farm.lock"
@@ -164,9 +163,7 @@ def verify_reference(
             report.payloads = whole.payloads
             report.checks += whole.checks
         if report.ok:
-            with report.check("released", str(place)) as say:
-                released = require_standing(statements_in(folder, public))
-                say(f"for the channel {released.channel}; nothing that is signed speaks against it")
+            standing.check(report, str(place), _statements_in(folder, public))
     if report.ok:
         with report.check("name", place.place) as say:
             _require_named(one.entry, report)
@@ -178,29 +175,9 @@ def verify_reference(
     return report
 
 
-def statements_in(folder: Path, public: PublicKey) -> dict[str, Statement]:
+def _statements_in(folder: Path, public: PublicKey) -> dict[str, Statement]:
     """The statements of a verified bundle."""
     return standing.by_name(open_all(oci_bundle.read(folder).require(), public))
-
-
-def require_standing(statements: Mapping[str, Statement]) -> Release:
-    """The release statement among those of a bundle, which has all that it rests on, and against which nothing speaks.
-
-    Raises `FarmError` as `require_released` and `standing.require`, SIGNATURE_MISSING.
-    """
-    found = require_released(statements)
-    verify.require_evidence(statements)
-    standing.require(statements.values())
-    return found
-
-
-def require_released(statements: Mapping[str, Statement]) -> Release:
-    """The release statement among those of a bundle; raises `FarmError` SIGNATURE_MISSING: a registry may hide it."""
-    found = released_of(statements.values())
-    if found is None:
-        what, why = "there is no release statement of the bundle", "all that is published has one"
-        raise FarmError(Code.SIGNATURE_MISSING, what, why, detail={"file": "index.json"})
-    return found
 
 
 def _require_named(entry: LogEntry, report: Report) -> None:
@@ -210,8 +187,8 @@ def _require_named(entry: LogEntry, report: Report) -> None:
 
 
 def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: Lockfile | None = None) -> Lockfile:
-    """The lock file of these references. Raises as `resolve` and `require_standing`, RELEASE_WITHDRAWN, USAGE for two
-    of one name.
+    """The lock file of these references. Raises as `resolve` and `standing.require_standing`, RELEASE_WITHDRAWN,
+    USAGE for two of one name.
 
     `before` is the lock file that it replaces: no log may lack what that saw of it.
     """
@@ -222,7 +199,7 @@ def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: 
         one = resolve(home, place, public, seen=seen.get(place.place))
         if withdrawn := one.log.withdrawn(one.entry.tag):
             raise publishing.withdrawn_error(withdrawn, place.place)
-        require_standing(transfer.statements_of(one.remote, one.entry.digest, public))
+        standing.require_standing(transfer.statements_of(one.remote, one.entry.digest, public), one.entry.version)
         if one.entry.name in made:
             what = f"two references mean the model {one.entry.name!r}"
             raise FarmError(Code.USAGE, what, f"{made[one.entry.name].source} and {place}", "Lock one of them.")
@@ -319,7 +296,7 @@ def _fetch(
         raise publishing.withdrawn_error(withdrawn, place.place)
     present = offline or _is_here(final, item, public, check_payload)
     if present and not offline:  # what is fetched anew is looked at whole
-        require_standing(transfer.statements_of(one.remote, item.digest, public))
+        standing.require_standing(transfer.statements_of(one.remote, item.digest, public), item.version)
     if not present:
         require_replaceable(final)
         part = out / f".{item.name}.farm.part-{digest.hex_of(item.digest)[:16]}"
@@ -372,8 +349,7 @@ def _digest_in(folder: Path) -> Digest | None:
 def _require_good(folder: Path, name: str, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
     report = verify_bundle(folder, public, check_payload=check_payload)
     if report.ok:
-        with report.check("released", name):
-            require_standing(statements_in(folder, public))
+        standing.check(report, name, _statements_in(folder, public))
     require_good(report, name)
     said = (report.name, report.version, report.digest, tuple(sorted(report.payloads.items())))
     if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
@@ -400,7 +376,7 @@ def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
             releases.append(Released(entry.version, entry.digest, "", Interface(entry.name, ())))
             continue
         with transfer.fetched(remote, entry.digest, public, scratch) as view:
-            channel = require_released(standing.by_name(open_all(view, public))).channel
-            releases.append(Released(entry.version, entry.digest, channel, facts.interface_of(view)))
+            found_there = standing.require_released(standing.by_name(open_all(view, public)), entry.version)
+            releases.append(Released(entry.version, entry.digest, found_there.channel, facts.interface_of(view)))
             goldens |= facts.goldens_of(view)
     return Past(tuple(releases), goldens)

@@ -20,7 +20,7 @@ from farm.registry.log import ReleaseLog
 from farm.registry.reference import Reference
 from farm.registry.remote import Remote
 from farm.registry.transfer import Pushed, Say, silent
-from farm.release import compatibility, facts, standing, versions
+from farm.release import facts, standing, versions
 from farm.release.release import open_all, require_good
 from farm.release.versions import Version
 from farm.verify import PayloadCheck, verify_bundle
@@ -96,8 +96,8 @@ def publish(
         base = found.before(wanted)
         if base is not None:
             _require_compared(base, wanted, released, root, place)
-        if base is not None and entry is None:
-            _require_level(remote, base, wanted, view, public, home.cache)
+            if entry is None:
+                _require_level(remote, base, wanted, view, public, home.cache)
         pushed = transfer.push(remote, view, say)
         _require_there(settings, remote, view, public)
         if entry is None:
@@ -221,8 +221,7 @@ def _require_level(
         if error.code is Code.REGISTRY_UNREACHABLE:
             raise
         return
-    new = facts.interface_of(view)
-    verdict = compatibility.compare(old, new, facts.numbers(old, new, goldens, facts.goldens_of(view)))
+    verdict = facts.compared(old, goldens, facts.interface_of(view), view)
     versions.require_level(wanted, versions.parse(base.version), verdict.level, verdict.reasons)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from farm import agreement
 from farm.payload import GOLDEN, HEADER, INCLUDE, as_file
-from farm.release.compatibility import Interface, Numbers, TargetFacts, Tensor
+from farm.release import compatibility
+from farm.release.compatibility import Interface, Numbers, TargetFacts, Tensor, Verdict
 from kernelfarm import canonical, oci
 from kernelfarm.device import PayloadHeader
 from kernelfarm.digest import Digest
@@ -36,6 +37,11 @@ def goldens_of(view: BundleView) -> dict[Digest, bytes]:
             with as_file(view, blob, GOLDEN) as path:
                 found[blob.digest] = path.read_bytes()
     return found
+
+
+def compared(old: Interface, goldens: Mapping[Digest, bytes], new: Interface, view: BundleView) -> Verdict:
+    """What a bundle (its interface, and itself) changes for users of another one and its golden vectors."""
+    return compatibility.compare(old, new, numbers(old, new, goldens, goldens_of(view)))
 
 
 def numbers(

@@ -20,7 +20,7 @@ from typing import Any
 from farm import bundle, policy, publish
 from farm.config import Config
 from farm.licences import gate
-from farm.release import compatibility, facts, quorum, record, sources, stamp, standing, versions
+from farm.release import facts, quorum, record, sources, stamp, standing, versions
 from farm.release.channels import Channel
 from farm.release.compatibility import Interface, Verdict
 from farm.release.record import Released
@@ -269,8 +269,7 @@ def _gate_version(made: Outcome, order: Order, past: Past, ours: Interface, view
 def _compared(past: Past, base: Released | None, ours: Interface, view: BundleView) -> Verdict:
     if base is None:
         return Verdict(())
-    numbers = facts.numbers(base.interface, ours, past.goldens, facts.goldens_of(view))
-    return compatibility.compare(base.interface, ours, numbers)
+    return facts.compared(base.interface, past.goldens, ours, view)
 
 
 def _already(past: Past, ours: Interface, order: Order) -> Released | None:

@@ -7,7 +7,7 @@ signed statements is the later one. Who hides it wins no more than time: `farm w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from farm.licences import gate
 from farm.release import quorum
@@ -15,8 +15,9 @@ from farm.verify import Report
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.oci_bundle import BundleView
 from sbom.licence.nouns import Decision
+from signing import verify
 from signing.licences import LICENCES
-from signing.release import Demand, released_of
+from signing.release import Demand, Release, released_of
 from signing.statement import Statement
 
 _ALWAYS = ""
@@ -53,19 +54,34 @@ def judge(view: BundleView, statements: Sequence[Statement], day: str, demand: D
     return ask(view, by_name(statements), day, demand.policies)
 
 
-def check(report: Report, statements: Sequence[Statement]) -> None:
-    """Add to the report of a released bundle whether nothing speaks against the release; to that of another nothing.
+def require_released(statements: Mapping[str, Statement], version: str) -> Release:
+    """The release statement among those of a bundle (by file) of this version; raises `FarmError` SIGNATURE_MISSING.
 
-    A bundle gets its version by a release: with one it has the statement of that, or somebody took it away.
+    A bundle gets its version by a release: one without the statement of that lost it, in a registry or a folder.
     """
-    found = released_of(statements)
-    if found is None and report.version is None:
-        return
-    with report.check("released", report.version or "") as say:
-        if found is None:
-            what, why = "there is no release statement of the bundle", f"it has the version {report.version}"
-            raise FarmError(Code.SIGNATURE_MISSING, what, why, "Fetch it again from where it was published.")
-        require(statements)
+    found = released_of(statements.values())
+    if found is None:
+        what, why = "there is no release statement of the bundle", f"it has the version {version}: it was released"
+        advice = "Fetch it again from where it was published."
+        raise FarmError(Code.SIGNATURE_MISSING, what, why, advice, {"file": "index.json"})
+    return found
+
+
+def require_standing(statements: Mapping[str, Statement], version: str) -> Release:
+    """The same, which has all that it rests on, and against which nothing speaks.
+
+    Raises `FarmError` as `require_released` and `require`, SIGNATURE_MISSING.
+    """
+    found = require_released(statements, version)
+    verify.require_evidence(statements)
+    require(statements.values())
+    return found
+
+
+def check(report: Report, subject: str, statements: Mapping[str, Statement]) -> None:
+    """Add to the report of a bundle with a version whether that is a release against which nothing speaks."""
+    with report.check("released", subject) as say:
+        found = require_standing(statements, report.version or "")
         say(f"for the channel {found.channel}; nothing that is signed speaks against it")
 
 

@@ -395,7 +395,8 @@ def test_what_is_signed_against_a_release_wins_whatever_else_allows(farm: Farm) 
     for bundle, code in ((denied, Code.LICENCE_DENIED), (contradicted, Code.BUILDS_DISAGREE)):
         report = bundles.verified(bundle, farm.public)
         assert report.ok  # every byte is what the key signed
-        standing.check(report, release.open_all(oci_bundle.read(bundle).require(), farm.public))
+        statements = release.open_all(oci_bundle.read(bundle).require(), farm.public)
+        standing.check(report, "the folder", standing.by_name(statements))
         assert [error.code for error in report.errors] == [code]
         assert report.status is Status.REFUSED
 
