@@ -7,7 +7,8 @@ Codes are stable: a member may be added, never renumbered. Ranges: 01xx usage an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -289,6 +290,10 @@ class FarmError(Exception):
             text += f": {self.why}"
         return f"{text}. {self.next_step}" if self.next_step else text
 
+    def advised(self, next_step: str) -> FarmError:
+        """The same error with something to do next: this, unless it says that already."""
+        return self if self.next_step else FarmError(self.code, self.what, self.why, next_step, self.detail)
+
     def to_json(self) -> dict[str, Any]:
         """The error as a JSON object, schema "error/1"."""
         return {
@@ -314,3 +319,14 @@ class FarmError(Exception):
             return cls(Code.from_number(data["code"]), what, why, next_step, data["detail"])
         except (KeyError, TypeError, ValueError) as reason:
             return cls(Code.INTERNAL, "an error report could not be read", str(reason))
+
+
+@contextmanager
+def advising(next_step: str) -> Iterator[None]:
+    """Give errors of the block that do not say what to do next this step: who reads a file knows what it is for."""
+    try:
+        yield
+    except FarmError as error:
+        if error.next_step:
+            raise
+        raise error.advised(next_step) from error

@@ -18,6 +18,8 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 SIGNATURE = "urn:kernel-farm:bundle-signature:1"
 BUILD_TYPE = "urn:kernel-farm:compile:1"
+AGAIN = "Do not use it. Get it again; if that changes nothing, have who signed it sign it anew."
+"""What helps with a signed statement that is not what it should be."""
 
 SECURITY_MODES: Mapping[str, str] = {
     "bubblewrap": "bubblewrap, sealed",
@@ -267,7 +269,8 @@ def builder_id(security_mode: str) -> str:
 
 def invalid(name: str, why: str) -> FarmError:
     """The error ATTESTATION_INVALID about the file `name`."""
-    return FarmError(Code.ATTESTATION_INVALID, f"{name} is not an attestation of this farm", why, detail={"file": name})
+    what = f"{name} is not an attestation of this farm"
+    return FarmError(Code.ATTESTATION_INVALID, what, why, AGAIN, {"file": name})
 
 
 def _dependency(name: str, value: Digest, annotations: Mapping[str, str]) -> dict[str, Any]:
