@@ -46,7 +46,7 @@ def _installed() -> Mapping[str, list[str]]:
 
 
 def test_a_module_of_no_declared_distribution_is_found() -> None:
-    text = "import os.path\nfrom farm import x\nfrom urllib3.connection import y\ndef f():\n    import click, numpy as np"
+    text = "import os.path\nfrom farm import x\nfrom urllib3.connection import y\nimport click, numpy as np"
 
     assert imported(text) == {"os", "farm", "urllib3", "click", "numpy"}
     assert undeclared(imported(text), {"click", "requests"}) == {"urllib3", "numpy"}
