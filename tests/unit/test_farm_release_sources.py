@@ -339,6 +339,16 @@ def test_links_programs_and_sha256_are_compared_as_git_lists_them(tmp_path: Path
     assert caught.value.detail["files"] == ["farm/link", "farm/run"]
 
 
+def test_a_clean_checkout_is_its_commit_whatever_git_was_set_to(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "tree")
+    wanted = git(folder, "rev-parse", "HEAD")
+    git(folder, "config", "filter.hide.clean", "false")
+    (folder / ".git/info/attributes").write_text("*.py filter=hide\n")
+    git(folder, "config", "core.worktree", "/nowhere/at/all")
+
+    assert sources.current(folder).name == wanted
+
+
 def test_a_work_tree_beside_its_repository_is_its_own_commit(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "tree")
     git(folder, "worktree", "add", "-q", "--detach", str(tmp_path / "second"))
