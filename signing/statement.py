@@ -98,7 +98,6 @@ class Provenance:
 
     `security_mode` is a key of SECURITY_MODES. `started_on` and `finished_on` are RFC 3339 times in UTC
     ("2026-11-29T17:00:00Z"); `host` holds free facts of the machine. Empty means unknown.
-    `model_before` is the digest of the model's file before it was scrubbed.
     """
 
     model: Model
@@ -110,7 +109,6 @@ class Provenance:
     started_on: str = ""
     finished_on: str = ""
     host: Mapping[str, str] = field(default_factory=dict)
-    model_before: Digest | None = None
 
     def statement(self, payload: Digest) -> Statement:
         """The statement that this payload was made so. Raises `FarmError` INTERNAL for an unknown security mode."""
@@ -163,7 +161,6 @@ class Provenance:
             "startedOn": self.started_on,
             "finishedOn": self.finished_on,
             "kernelFarm_host": dict(self.host),
-            "kernelFarm_modelBeforeScrubbing": self.model_before,
         }
         return {
             "builder": {"id": builder_id(self.security_mode)},
@@ -216,7 +213,6 @@ class Provenance:
             metadata.get("startedOn", ""),
             metadata.get("finishedOn", ""),
             dict(metadata.get("kernelFarm_host", {})),
-            digest.parse(before) if (before := metadata.get("kernelFarm_modelBeforeScrubbing")) else None,
         )
 
 
