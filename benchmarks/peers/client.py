@@ -109,7 +109,13 @@ class Server:
     ) -> tuple[dict[str, Any], bytes]:
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        patience = threading.Timer(within_s, process.kill)
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            process.kill()
+
+        patience = threading.Timer(within_s, give_up)
         patience.start()
         try:
             process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
@@ -123,11 +129,11 @@ class Server:
         if "refused" in answer:
             raise RefusedError(answer["refused"])
         if process.poll() is not None or (not answer and not taken):
-            raise RefusedError(self._end(within_s))
+            raise RefusedError(f"it did not answer within {within_s:.0f} s" if late.is_set() else self._end())
         return answer, taken
 
-    def _end(self, within_s: float) -> str:
+    def _end(self) -> str:
         status = self._process.wait()
         lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
         told = next((line.strip() for line in reversed(lines) if line.strip()), "no word")
-        return f"it ended with status {status} (silent for {within_s:.0f} s?): {told}"[:300]
+        return f"it ended with status {status}: {told}"[:300]

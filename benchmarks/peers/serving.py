@@ -60,10 +60,13 @@ def main(load: Callable[[Load], Loaded]) -> None:
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a runtime prints is no answer
     loaded: Loaded | None = None
+    kept = []
     while line := asked.readline():
         request = json.loads(line)
         if request["do"] == "load":
-            loaded, said = _load(load, request, asked.read(request["bytes"]))
+            wanted = _wanted(request, asked.read(request["bytes"]))
+            kept.append(wanted)  # a runtime may hold no more than addresses of the inputs
+            loaded, said = _load(load, wanted)
             send(answers, said)
         elif loaded is None:
             send(answers, {"refused": "nothing is loaded"})
@@ -79,16 +82,19 @@ def send(stream: IO[bytes], message: Mapping[str, Any], data: bytes = b"") -> No
     stream.flush()
 
 
-def _load(load: Callable[[Load], Loaded], request: Mapping[str, Any], data: bytes) -> tuple[Loaded | None, Any]:
+def _wanted(request: Mapping[str, Any], data: bytes) -> Load:
     inputs, place = {}, 0
     for item in request["inputs"]:
         count = int(np.prod(item["shape"], dtype=np.int64))
         inputs[item["name"]] = np.frombuffer(data, np.float32, count, place).reshape(item["shape"]).copy()
         place += 4 * count
     outputs = {item["name"]: tuple(item["shape"]) for item in request["outputs"]}
-    wanted = Load(
+    return Load(
         Path(request["model"]), inputs, outputs, request["threads"], Path(request["folder"]), request.get("more", {})
     )
+
+
+def _load(load: Callable[[Load], Loaded], wanted: Load) -> tuple[Loaded | None, dict[str, Any]]:
     began = time.monotonic()
     try:
         loaded = load(wanted)
@@ -96,8 +102,8 @@ def _load(load: Callable[[Load], Loaded], request: Mapping[str, Any], data: byte
         got = [tuple(one.shape) for one in loaded.outputs()]
     except Exception as reason:  # noqa: BLE001  # whatever a foreign runtime raises is its refusal
         return None, {"refused": _first_words(reason)}
-    if got != list(outputs.values()):
-        return None, {"refused": f"it answers shapes {got}, not {list(outputs.values())}"}
+    if got != list(wanted.outputs.values()):
+        return None, {"refused": f"it answers shapes {got}, not {list(wanted.outputs.values())}"}
     return loaded, {"version": loaded.version, "seconds": time.monotonic() - began}
 
 
