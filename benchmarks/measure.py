@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.catalogue import OURS, PEERS, Peer
+from benchmarks.peers.catalogue import OURS, PEERS, Ours, Peer
 from benchmarks.peers.client import RefusedError, Server
 from farm import agreement
 from farm.agreement import Array
@@ -134,7 +134,7 @@ def measure(
                     subject.outputs,
                     threads=len(cores),
                     folder=kept,
-                    more=subject.more if peer is OURS else None,
+                    more={**subject.more, "slower": peer.slower} if isinstance(peer, Ours) else None,
                 )
             except RefusedError as reason:
                 sides[peer.name].state, sides[peer.name].why = REFUSED, str(reason)

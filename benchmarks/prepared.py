@@ -37,6 +37,15 @@ def all_models() -> tuple[PackagedModel, ...]:
     return (*models.MODELS, *models.OTHERS, *models.SHARED, *exported.EXPORTED.values())
 
 
+def find(name: str) -> PackagedModel:
+    """The model with that name; raises `FarmError` USAGE."""
+    for model in all_models():
+        if model.name == name:
+            return model
+    known = ", ".join(model.name for model in all_models())
+    raise FarmError(Code.USAGE, f"unknown model {name!r}", next_step=f"Known: {known}.")
+
+
 def fetch(model: PackagedModel) -> Path:
     """Path of its file; raises `FarmError` FILE_MISSING for one that is not there and how to get it."""
     return exported.fetch(model.name) if model.name in exported.EXPORTED else models.fetch(model.name)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Entry:
     shape: str
     payload: str = ""
     figures: Measured | None = None
-    groups: Sequence[GroupTime] = ()
+    groups: list[GroupTime] = field(default_factory=list)
     error: Mapping[str, Any] | None = None
 
 

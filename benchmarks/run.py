@@ -22,7 +22,7 @@ from kernelfarm.errors import FarmError
 from tests.support import models
 
 STATE = models.ROOT / "build" / "bench"
-ROUNDS = 15
+ROUNDS = 25
 
 
 def options(words: Sequence[str]) -> argparse.Namespace:
@@ -64,7 +64,7 @@ def run(names: Sequence[str], given: argparse.Namespace) -> Record:
     path = given.out or STATE / f"bench-{given.threads}.json"
     print("\n".join(table.head([peer.name for peer in peers])), flush=True)
     for name in names:
-        model = next(one for one in prepared.all_models() if one.name == name)
+        model = prepared.find(name)
         entry = records.Entry(name, model.shape)
         try:
             with prepared.prepared(settings, model, record.target) as ready:

@@ -35,13 +35,24 @@ class Peer:
         return _SERVERS / f"serve_{self.name}.py"
 
 
-class _Ours(Peer):
+@dataclass(frozen=True, slots=True)
+class Ours(Peer):
+    """Our engine under any name, each run drawn out by the share `slower`: for trying the regression gate."""
+
+    slower: float = 0.0
+
     @property
     def python(self) -> Path:
+        """The farm's own interpreter."""
         return Path(sys.executable)
 
+    @property
+    def script(self) -> Path:
+        """Its server."""
+        return _SERVERS / "serve_ours.py"
 
-OURS: Peer = _Ours("ours", "the engine of a payload, in the farm's own environment")
+
+OURS = Ours("ours", "the engine of a payload, in the farm's own environment")
 PEERS = (
     Peer("onnxruntime", "all optimisations, memory bound"),
     Peer("openvino", "float32, one stream, latency hint"),
