@@ -5,9 +5,8 @@
 
 Each round of a record holds the best of ours and of onnxruntime, taken within a second or two: their ratio knows
 nothing of how fast the machine was in that hour. Of two records the medians of these ratios are compared, and a
-bootstrap over rounds (with a fixed seed) says how sure that is. A model is "slower" when even the lower end of the
-interval is above NOISE and the estimate above FLAGGED, "unsure" when the interval is too wide to tell. Exits 1 when
-a model is slower, 3 when none is but one is unsure.
+bootstrap over rounds (with a fixed seed) says how sure that is. A model is "slower" when its whole interval is above
+FLAGGED, and "unsure" when it is not but MISSED lies inside. Exits 1 when a model is slower, 3 when one is unsure.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from kernelfarm.errors import Code, FarmError, Status
 
 FLAGGED = 1.05
 """Between 2 %, which is noise, and 10 %, which is not."""
-NOISE = 1.02
-UNSURE = 0.07
-"""Half an interval as wide as this hides a slowdown of 10 %."""
+MISSED = 1.10
+"""A slowdown that must not be called the same."""
 CONFIDENCE = 0.95
 DRAWS = 4000
 LEAST = 8
@@ -61,13 +59,17 @@ def judge(model: str, old: Ratios, new: Ratios) -> Verdict:
     change = float(np.median(new) / np.median(old))
     draws = np.random.Generator(np.random.PCG64(0))
     low, high = (float(end) for end in _interval(old, new, draws))
-    if min(len(old), len(new)) < LEAST or math.log(high / low) / 2 > UNSURE:
-        return Verdict(model, change, low, high, "unsure")
-    if change > FLAGGED and low > NOISE:
-        return Verdict(model, change, low, high, "slower")
-    if change < 1 / FLAGGED and high < 1 / NOISE:
-        return Verdict(model, change, low, high, "faster")
-    return Verdict(model, change, low, high, "same")
+    return Verdict(model, change, low, high, _word(low, high, min(len(old), len(new))))
+
+
+def _word(low: float, high: float, rounds: int) -> str:
+    if rounds < LEAST:
+        return "unsure"
+    if low > FLAGGED:
+        return "slower"
+    if high > MISSED:
+        return "unsure"
+    return "faster" if high < 1 / FLAGGED else "same"
 
 
 def _interval(old: Ratios, new: Ratios, draws: np.random.Generator) -> tuple[float, float]:
