@@ -14,6 +14,7 @@ from benchmarks.peers import catalogue, serving
 from benchmarks.peers.catalogue import Peer
 from benchmarks.peers.client import RefusedError, Server
 from farm.cases import TensorSpec
+from tests.support import graphs
 
 BODY = """
 import sys
@@ -109,6 +110,22 @@ def test_a_peer_that_is_not_installed_is_refused_with_what_installs_it(tmp_path:
 
     with pytest.raises(RefusedError, match="run `make peers`"):
         Server(catalogue.PEERS[0], CORE, tmp_path / "log")
+
+
+def test_the_server_of_onnxruntime_answers_and_tells_its_nodes(tmp_path: Path):
+    # given max(x, 0) over [1, 3, 2, 2], served by the onnxruntime of the farm's own environment
+    model = graphs.relu(tmp_path / "relu.onnx", side=2)
+    given = np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 3, 2, 2)
+    outputs = [TensorSpec("y", given.shape)]
+    peer = Scripted("onnxruntime", "", file=catalogue.PEERS[0].script)
+
+    with Server(peer, CORE, tmp_path / "log") as server:
+        server.load(model, {"x": given}, outputs, threads=1, folder=tmp_path)
+        server.turn(1, 1)
+
+        assert np.array_equal(server.outputs(outputs)["y"], np.maximum(given, 0))
+        (node,) = server.ask("nodes")["nodes"]
+        assert (node["op"], node["made"]) == ("Relu", [[1, 3, 2, 2]])
 
 
 @pytest.mark.parametrize("peer", [catalogue.OURS, *catalogue.PEERS], ids=lambda peer: peer.name)
