@@ -1,10 +1,10 @@
 """The child of `farm.measure`: times each operation of a payload where it stands in an inference, on one pinned core.
 
 Usage: python -I -m farm.measure_child FOLDER. It holds request.json as `farm.measure` writes it, and gets result.json.
-Times are CPU time of the one thread in nanoseconds. A round is a block each of ordinary inferences by the runtime, of the
-bare entry table, and of the entry table with a clock between operations. Of each kind the fastest fiftieth counts: its
-median, for an operation over those inferences. Minima of each operation would come from different inferences and add
-up to less than any whole one takes.
+Times are CPU time of the one thread in nanoseconds. A round is a block each of ordinary inferences by the runtime, of
+the bare entry table, and of the entry table with a clock between operations. Of each kind the fastest fiftieth counts:
+its median, for an operation over those inferences. Minima of each operation would come from different inferences and
+add up to less than any whole one takes.
 """
 
 from __future__ import annotations

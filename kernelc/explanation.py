@@ -109,7 +109,8 @@ class Resting:
 class Explanation:
     """Groups in order of execution, and the kernels of those that are not mere names of memory, boundaries included.
 
-    `fusion` is the digest of the stage of that name, as in a payload's config.json. All but `stages` is the same each time.
+    `fusion` is the digest of the stage of that name, as in a payload's config.json. All but `stages` is the same each
+    time.
     """
 
     SCHEMA: ClassVar[str] = "explanation/2"

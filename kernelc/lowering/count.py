@@ -30,7 +30,8 @@ def generic(
     *,
     loops: bool,
 ) -> None:
-    """A generic over `dims`; `operands` are all with their shapes, and the accesses of those that lie in memory.
+    """A generic over `dims`; `operands` are all with their shapes, the written one last, and the accesses of those that
+    lie in memory.
 
     `loops`: its reductions become loops around accumulators that stay in registers, whose loads the step includes.
     """
@@ -46,7 +47,8 @@ def generic(
     if reductions == "o":
         work.add(Task("across", lanes=extents["o"]))
     accesses = [[name for name in access if name in extents] for access in operands[1]]
-    if not body and any(sorted(access) == sorted(parallel) != access for access in accesses):
+    written = [name for name in operands[0][-1][1] if name in extents]
+    if any(sorted(access) == sorted(written) and access != written for access in accesses):
         work.add(Task("transpose", *shape))
     for access in accesses:
         work.add(*_load(parallel, access, extents))
@@ -71,7 +73,7 @@ def _vectors(parallel: Sequence[str], extents: Mapping[str, int]) -> Shape:
 
 
 def _load(parallel: Sequence[str], access: Sequence[str], extents: Mapping[str, int]) -> tuple[Task, int]:
-    """Vectors along the last loop of an access, if it is that of the tile or all loops are in it; else single numbers."""
+    """Vectors along the last loop of an access, if it is the tile's or all loops are in it; else single numbers."""
     whole = sorted(access) == sorted(parallel)
     vector = access[-1:] if access and (whole or access[-1] == parallel[-1]) else []
     others = [name for name in access if name not in vector]

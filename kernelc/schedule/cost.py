@@ -25,7 +25,7 @@ multiply-adds in a packet with blocks of 4, 1.7 with 2 and with 1, because a blo
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What schedules need of a target: f32 lanes of a channel block, how many blocks the registers hold, bytes of caches.
+    """What schedules need of a target: f32 lanes of a channel block, how many blocks registers hold, bytes of caches.
 
     `split` registers hold one block and `ports` of them are multiplied per cycle. `broadcast` is where a multiply-add
     takes a factor from that all lanes share (see `toolchains.target.Vector`).
@@ -109,7 +109,7 @@ def narrowed(machine: Machine, channels: int) -> Machine:
 
 
 def lanes_of(machine: Machine, lanes: int) -> Machine:
-    """The machine as it works on vectors of `lanes`, no more than its own: with halves of its blocks, again and again."""
+    """The machine as it works on vectors of `lanes`, no more than its own: with halves of its blocks, and again."""
     while machine.lanes > max(1, lanes) and machine.lanes > 1:
         machine = _half(machine)
     return machine

@@ -1,9 +1,10 @@
 """The performance model: half cycles of a kernel by its counted work, for reports and for whoever compares kernels.
 
 It is a roofline over what the target file says (multiply-add ports, lanes, how factors are broadcast, sizes of caches),
-with a weight for each feature of each class. The weights are whole numbers, fitted by `benchmarks.fit_model` on recorded
-microbenchmarks and kept in weights.json: nothing is measured when something is compiled, and every machine that compiles
-finds the same cost. Steps of a reduction loop cost what the choice of tiles counts (`kernelc.schedule.cost`).
+with a weight for each feature of each class. The weights are whole numbers, fitted by `benchmarks.fit_model` on
+recorded microbenchmarks and kept in weights.json: nothing is measured when something is compiled, and every machine
+that compiles finds the same cost. Steps of a reduction loop cost what the choice of tiles counts
+(`kernelc.schedule.cost`).
 """
 
 from __future__ import annotations
