@@ -114,7 +114,6 @@ def main(arguments: Sequence[str]) -> int:
             _measure()
         case ["fit"]:
             WEIGHTS.write_text(_text({"weights": fit(read(MICRO))}, depth=3), encoding="ascii")
-            model.forget()
         case ["report"]:
             for name, what, count, rank, error in report(read(NETWORKS)):
                 print(f"{name:<12} {what:<18} {count:>4} {rank:>6.3f} {100 * error:>6.1f} %")

@@ -73,7 +73,7 @@ def _dense() -> Iterator[Any]:
         (96, 24, 36, 36, 3, 1), (48, 3, 60, 60, 3, 1), (128, 128, 20, 20, 3, 2), (40, 40, 20, 100, 3, 1),
         (16, 32, 33, 33, 5, 1), (64, 8, 50, 50, 9, 1), (3, 32, 128, 128, 3, 1),
     ):  # fmt: skip
-        yield _conv(channels, filters, (height, width), kernel, stride, then="HardSwish" if channels == 64 else "")
+        yield _conv(channels, filters, (height, width), kernel, stride, then="HardSigmoid" if channels == 64 else "")
 
 
 def _depthwise() -> Iterator[Any]:
@@ -82,7 +82,7 @@ def _depthwise() -> Iterator[Any]:
         (64, 100, 100, 3, 2), (256, 26, 26, 3, 2), (16, 90, 90, 3, 2), (128, 30, 30, 5, 1), (640, 14, 14, 5, 1),
         (640, 14, 14, 5, 2), (96, 24, 60, 5, 2), (16, 24, 100, 5, 1), (320, 10, 10, 5, 1), (40, 20, 12, 3, 1),
     ):  # fmt: skip
-        yield _conv(channels, channels, (height, width), kernel, stride, channels, "HardSwish" if kernel == 5 else "")
+        yield _conv(channels, channels, (height, width), kernel, stride, channels, "HardSigmoid" if kernel == 5 else "")
 
 
 def _products() -> Iterator[Any]:
@@ -150,7 +150,7 @@ def _pools() -> Iterator[Any]:
 
 def _streams() -> Iterator[Any]:
     for op, channels, height, width in (
-        ("Relu", 64, 50, 50), ("HardSwish", 32, 24, 90), ("Sigmoid", 64, 26, 26), ("Sigmoid", 256, 50, 50),
+        ("Relu", 64, 50, 50), ("HardSigmoid", 32, 24, 90), ("Sigmoid", 64, 26, 26), ("Sigmoid", 256, 50, 50),
         ("Relu", 16, 200, 200), ("Sqrt", 48, 30, 30), ("Relu", 480, 7, 7),
     ):  # fmt: skip
         shape = [1, channels, height, width]

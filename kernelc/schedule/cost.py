@@ -82,10 +82,15 @@ class ContractionTile:
 
 def fits(machine: Machine, blocks: int, columns: int) -> bool:
     """Whether a tile's accumulators and operands stay in registers; beyond this LLVM spills (2-10 times slower)."""
+    return held(machine, blocks, columns) <= machine.registers
+
+
+def held(machine: Machine, blocks: int, columns: int) -> int:
+    """Registers that a tile asks for: where it was measured to spill, this passes the machine's number."""
     if machine.broadcast != "register":
-        return blocks * columns + blocks + columns <= machine.registers + 2
+        return blocks * columns + blocks + columns - 2
     broadcasts = columns if blocks > 1 else min(columns, machine.early_loads)
-    return blocks * columns + broadcasts < machine.registers
+    return blocks * columns + broadcasts + 1
 
 
 def step_cost(machine: Machine, blocks: int, columns: int) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from kernelc.schedule.cost import LATENCY, Machine, lanes_of, step_cost
+from kernelc.schedule.cost import LATENCY, Machine, held, lanes_of, step_cost
 from kernelc.schedule.work import Task, Work
 from kernelfarm import canonical
 
@@ -57,7 +57,7 @@ NAMES = tuple(field.name for field in fields(Features))
 class Cost:
     """Predicted half cycles of a kernel, how many of them its arithmetic and how many its memory takes at the least.
 
-    `registers` are those that its largest tile holds; beyond the machine's it spills.
+    `registers` are those that its largest tile asks for; beyond the machine's it would spill.
     """
 
     half_cycles: int
@@ -81,15 +81,15 @@ def cost(machine: Machine, target: str, kind: str, work: Work) -> Cost:
         max(1, sum(parts.values()) // UNIT),
         sum(parts[name] for name in ("core", "port", "divide", "across", "transpose")) // UNIT,
         sum(parts[name] for name in ("near", "far")) // UNIT,
-        max((registers(task) for task, _ in work.tasks), default=0),
+        max((registers(machine, task) for task, _ in work.tasks), default=0),
     )
 
 
-def registers(task: Task) -> int:
-    """Registers that a tile holds: its accumulators, a weight for each block, a factor for each column."""
-    if task.kind not in ("reduce", "multiply"):
-        return 0
-    return task.blocks * task.columns + task.blocks + (task.columns if task.blocks > 1 else 1)
+def registers(machine: Machine, task: Task) -> int:
+    """Registers that a tile asks for: by the rule that tiles are chosen by, or accumulators, a weight and a pixel."""
+    if task.kind == "reduce":
+        return held(lanes_of(machine, task.lanes), task.blocks, task.columns)
+    return task.blocks * task.columns + 2 if task.kind == "multiply" else 0
 
 
 def weights_of(target: str, kind: str) -> Weights:
