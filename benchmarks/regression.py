@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,7 +32,9 @@ def weights(features: Array, measured: Array, prior: Array, pull: float) -> Arra
 
 
 def spearman(left: Sequence[float], right: Sequence[float]) -> float:
-    """Rank correlation; equal values share their mean rank."""
+    """Rank correlation; equal values share their mean rank. NaN where one side has a single value."""
+    if len(set(left)) == 1 or len(set(right)) == 1:
+        return math.nan
     return float(np.corrcoef(_ranks(left), _ranks(right))[0, 1])
 
 
