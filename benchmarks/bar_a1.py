@@ -18,11 +18,11 @@ from pathlib import Path
 
 from benchmarks import bar, peak_memory
 from benchmarks.bar import Line
-from farm import config, processor, rebuild
+from farm import config, rebuild
 from farm.surroundings import ALL, Variation
 from tests.support import flips, models, product
 from tests.support.product import TARGETS, Built
-from toolchains import gate, target
+from toolchains import gate, processor, target
 
 STATE = models.ROOT / "build" / "bar" / "A1"
 REPEATS = 5

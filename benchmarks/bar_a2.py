@@ -26,12 +26,12 @@ import onnx
 
 from benchmarks import bar, bar_a1
 from benchmarks.bar import Line
-from farm import check, config, processor, rebuild, subject
+from farm import check, config, rebuild, subject
 from farm.surroundings import ALL, Variation
 from kernelfarm.errors import FarmError
 from tests.support import models, photos
 from tests.support.product import Product
-from toolchains import gate, target
+from toolchains import gate, processor, target
 from toolchains.emulator import Kind
 
 STATE = bar.FOLDER / "A2"

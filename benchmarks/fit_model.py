@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks import kernel_times, microbenchmarks, regression
 from farm import models as farm_models
-from farm import processor, shapes
+from farm import shapes
 from kernelc import frontend, fusion
 from kernelc.lowering.program import Program, build_program, machine_of
 from kernelc.schedule import model
@@ -29,7 +29,7 @@ from kernelc.schedule.work import Work
 from kernelfarm.nouns import Options
 from kernelfarm.store import ContentStore
 from tests.support import models
-from toolchains import target
+from toolchains import processor, target
 from toolchains.target import Target
 
 FOLDER = Path(__file__).with_name("model")

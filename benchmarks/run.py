@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from farm import bench, config, processor, shapes
+from farm import bench, config, shapes
 from farm.bench import Question, Report
 from kernelfarm.errors import FarmError
 from tests.support import models
-from toolchains import target
+from toolchains import processor, target
 
 STATE = models.ROOT / "build" / "bench"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from containers.process import ProcessRunner
+from farm import pinned
 from kernelfarm import canonical, device, digest
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -62,7 +63,7 @@ def toolbox(execution: Execution | None = None, identities: Mapping[str, Tool] |
 
     `identities` defaults to `toolchains.tools.tool_identities()`.
 
-    Raises `FarmError` TOOL_MISSING or TOOL_CHANGED.
+    Raises `FarmError` TOOL_MISSING, TOOL_CHANGED or PINS_INVALID.
     """
     found = tools.tool_identities() if identities is None else identities
     return Toolbox(
@@ -72,7 +73,7 @@ def toolbox(execution: Execution | None = None, identities: Mapping[str, Tool] |
         ir_version=device.IR_VERSION,
         abi_version=device.ABI_VERSION,
         execution=execution or ProcessRunner().execution(),
-        sbom_source=making.source_digest(),
+        sbom_source=sbom_source(),
     )
 
 
@@ -88,7 +89,7 @@ def require_current(job: Job) -> None:
     """
     recipe = job.action.recipe
     compiler = compiler_source({name: room(name) for name in COMPILER_ROOMS})
-    now = (compiler, runtime_build.source_digest(), making.source_digest())
+    now = (compiler, runtime_build.source_digest(), sbom_source())
     if now != (recipe.compiler_source, recipe.runtime_source, recipe.sbom_source):
         raise FarmError(
             Code.SOURCES_CHANGED,
@@ -96,6 +97,11 @@ def require_current(job: Job) -> None:
             "the result does not belong to the keys of this run",
             "Run the build again.",
         )
+
+
+def sbom_source() -> Digest:
+    """Digest of what writes the bill of materials: its room, its libraries, and the image's lock that it lists."""
+    return making.source_digest(pinned.lock())
 
 
 def compiler_source(rooms: Mapping[str, Path]) -> Digest:

@@ -22,6 +22,7 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Payload
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from kernelfarm.store import ContentStore
+from sbom import image
 from sbom import read as sbom
 from sbom.read import Component, Sbom
 
@@ -69,6 +70,13 @@ class Hit:
     where: Described
     component: Component
     why: tuple[str, ...]
+
+    @property
+    def how(self) -> str:
+        """The way to it in words; what is not in the product was used to make it, or lies in the recipe's image."""
+        if self.component.used:
+            return " > ".join(self.why[1:])
+        return "in the image" if self.component.inside == image.REF else "helped to make it"
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -186,7 +194,7 @@ def _target(view: BundleView, payload: PayloadView, described: Described) -> dic
         "model": {
             "name": made.model.name,
             "digest": made.model.digest,
-            "before_scrubbing": made.model_before,
+            "before_scrubbing": made.model.before,
             "external": {item.name: item.digest for item in made.model.external},
         },
         "licences": _licences(components),
@@ -206,4 +214,7 @@ def _licences(components: Iterable[Component]) -> dict[str, list[str]]:
 
 def _has_publisher(component: Component) -> bool:
     """Whether somebody could have declared a licence: objects and our own documents have none of their own."""
-    return component.ref.startswith(("group/", "tool/", "model")) and component.kind not in ("file", "data")
+    return component.ref.startswith(("group/", "tool/", "deb/", "wheel/", "model")) and component.kind not in (
+        "file",
+        "data",
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from farm import peak, processor, reference, subject
+from farm import peak, reference, subject
 from farm.config import Config
 from farm.engine import MAX_THREADS
 from farm.rule_files import NO_RULES, UserRules
@@ -20,7 +20,7 @@ from farm.subject import Subject
 from kernelfarm import canonical, child, files
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Options
-from toolchains import target
+from toolchains import processor, target
 
 PEERS = ("onnxruntime",)
 ROUNDS = 20

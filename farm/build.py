@@ -245,7 +245,6 @@ def provenance(cell: Cell, run: RunRow, maker: AttemptRow | None = None) -> Prov
         started_on=_rfc3339(run.started_at),
         finished_on=_rfc3339(run.ended_at),
         host={} if maker is None else {"name": maker.host, "worker": maker.worker},
-        model_before=None if cell.taken is None else cell.taken.before,
     )
 
 

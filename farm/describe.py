@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from containers.result import PAYLOAD_FILES, Accepted
+from farm import pinned
 from farm.actions import Job
 from farm.payload import NOTICE, SBOM
 from kernelfarm import digest, files
@@ -59,7 +60,7 @@ def _notices(folder: Path) -> bytes:
 
 
 def _describe(job: Job, folder: Path) -> bytes:
-    made = Making(job.model, job.action.target_name, job.action.recipe)
+    made = Making(job.model, job.action.target_name, job.action.recipe, pinned.lock())
     try:
         with files.coded("a payload could not be described", folder):
             data = document.describe(folder, made)

@@ -135,7 +135,8 @@ class Peer(Service):
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme != "https" or not parts.netloc or parts.path.strip("/") or parts.query or parts.username:
-            raise FarmError(Code.USAGE, f"{url!r} is not the address of a service", "it must be https://HOST:PORT")
+            what = f"{url!r} is not the address of a service"
+            raise FarmError(Code.USAGE, what, "it must be https://HOST:PORT", "Give it in this form.")
         self.url = f"https://{parts.netloc}/"
         self._unreachable = unreachable
         self._session = requests.Session()
@@ -264,7 +265,8 @@ def _context(authority: Path, identity: Path, key: Path | None) -> ssl.SSLContex
             context.load_cert_chain(identity, key)
         except (ssl.SSLError, IndexError) as reason:
             why = f"{identity}: {reason}"
-            raise FarmError(Code.IDENTITY_INVALID, "a certificate cannot be used", why) from reason
+            advice = "Have the farm that `farm serve` runs for make a new identity, and join with that."
+            raise FarmError(Code.IDENTITY_INVALID, "a certificate cannot be used", why, advice) from reason
     return context
 
 
@@ -276,7 +278,8 @@ def _public_context(trusted: Path | None) -> ssl.SSLContext:
             return ssl.create_default_context(cadata=trusted.read_text("ascii", "replace"))
         except ssl.SSLError as reason:
             why = f"{trusted}: {reason}"
-            raise FarmError(Code.IDENTITY_INVALID, "a certificate cannot be used", why) from reason
+            advice = "Name a file of certificates in PEM as FARM_REGISTRY_CA, or none."
+            raise FarmError(Code.IDENTITY_INVALID, "a certificate cannot be used", why, advice) from reason
 
 
 def _why(reason: BaseException) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from farm import bench, entries, payload, peak, processor, subject
+from farm import bench, entries, payload, peak, subject
 from farm.config import Config
 from farm.rule_files import NO_RULES, UserRules
 from farm.scheduler import OnChange, ignore
@@ -19,7 +19,7 @@ from kernelc.schedule.classes import CLASSES
 from kernelfarm import canonical, files
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.nouns import Options
-from toolchains import target
+from toolchains import processor, target
 from toolchains.target import Target
 
 ROUNDS = 40

@@ -59,13 +59,11 @@ class Renamed:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A model that was taken in. `model` is what is left after scrubbing; `before` is the digest of the file as given.
-
-    `removed` counts the texts that are gone by kind.
+    """A model that was taken in. `model` is what is left after scrubbing; `removed` counts the texts that are gone by
+    kind.
     """
 
     model: Model
-    before: Digest
     removed: Mapping[str, int]
     renamed: tuple[Renamed, ...] = ()
 
@@ -78,7 +76,7 @@ class Taken:
         """What was scrubbed, without a word of it."""
         return {
             "model": self.model.name,
-            "before": self.before,
+            "before": self.model.before,
             "after": self.model.digest,
             "removed": dict(self.removed),
             "renamed": [item.to_json() for item in self.renamed],
@@ -105,6 +103,7 @@ def take_in(
         with files.coded(f"the model {str(path)!r} could not be copied", path):
             shutil.copyfile(path, copy)
         check_file(copy)  # what was copied counts, should the file change meanwhile
+        before = digest.of_file(copy)  # not later: the child may write here
         (folder / rules.WORDS).write_bytes(canonical.dumps(sorted(set(words))))
         (scrubber or scrub)(folder)
         report = _Report.read(folder / rules.REPORT)
@@ -112,8 +111,8 @@ def take_in(
         packed = _pack(path, report.ranges, folder / rules.DATA_FILE)
         data = () if packed is None else (ModelFile(rules.DATA_FILE, store.put_file(packed), packed.stat().st_size),)
         made = folder / rules.RESULT
-        model = Model(name, store.put_file(made), made.stat().st_size, data)
-        return Taken(model, digest.of_file(copy), report.removed, report.renamed)
+        model = Model(name, store.put_file(made), made.stat().st_size, data, before)
+        return Taken(model, report.removed, report.renamed)
 
 
 def check_file(path: Path) -> int:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from farm.origin import origin_of
 from farm.payload import (
     GOLDEN,
     HARDENING,
@@ -110,7 +111,10 @@ def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str,
 
 
 def require_sbom(view: BundleView, payload: PayloadView) -> str:
-    """The bill is valid, and lists exactly the payload's files, read again here, and what was linked into them."""
+    """The bill is valid, and lists exactly the payload's files, read again here, and what was linked into them.
+
+    The model that its provenance says was scrubbed is the one that it says, too.
+    """
     blob, linked_blob = payload.files[SBOM], payload.files[LINKS]
     name = oci.blob_name(blob.digest)
     found = sbom.read(view.folder.read_blob(blob), name)
@@ -124,7 +128,7 @@ def require_sbom(view: BundleView, payload: PayloadView) -> str:
         model = str(_json(view, payload.files[CONFIG])["model"]["digest"])
     except (KeyError, TypeError) as reason:
         raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not name its model") from reason
-    sbom.require_fits(found, hashes, linked, model, name)
+    sbom.require_fits(found, hashes, linked, model, origin_of(view, payload).model.before, name)
     return f"{len(found.components)} components, {len(linked.sources)} sources, {found.serial}"
 
 

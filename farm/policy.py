@@ -63,7 +63,9 @@ class Policy:
                 self._refuse(f"the tool {name} was {used.get(name, 'not used')}, not {version}", file)
 
     def _refuse(self, why: str, file: str) -> NoReturn:
-        raise FarmError(Code.POLICY_REFUSED, f"the policy {self.name} refuses the bundle", why, detail={"file": file})
+        what = f"the policy {self.name} refuses the bundle"
+        advice = "Take a bundle that meets the policy, or verify it by another --policy if yours asks too much."
+        raise FarmError(Code.POLICY_REFUSED, what, why, advice, {"file": file})
 
 
 RELEASE = Policy("release", builders=tuple(builder_id(mode) for mode in SEALED))

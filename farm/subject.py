@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +171,7 @@ def _find_model(model: Model, store: ContentStore, given: Path | None, work: Pat
     missing = [item for item in (model.digest, *(file.digest for file in model.external)) if not store.has(item)]
     if given is not None:
         taken = models.take_in(given, model.name, store, scratch=work, words=words).model
-        if taken != model:
+        if replace(taken, before=model.before) != model:  # another file of the same model serves as well
             hint = "" if words else "; words that were scrubbed from it belong in the file that FARM_SCRUB_WORDS names"
             raise _unavailable(model, f"{given.name} is another model: {taken.digest}{hint}")
     elif missing:

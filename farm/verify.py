@@ -112,13 +112,16 @@ class Report:
 
     @contextmanager
     def check(self, name: str, subject: str) -> Iterator[Callable[[str], None]]:
-        """Adds a line for the block: what it tells the given function, or the `FarmError` that ends it."""
+        """Adds a line for the block: what it tells the given function, or the `FarmError` that ends it.
+
+        An error that says nothing of what to do next is one about a document or file of the bundle.
+        """
         found: list[str] = []
         try:
             yield found.append
         except FarmError as error:
             file = subject if error.status is Status.ENVIRONMENT else str(error.detail.get("file", subject))
-            self.checks.append(Check(name, file, error=error))
+            self.checks.append(Check(name, file, error=error.advised(oci_bundle.AGAIN)))
         else:
             self.checks.append(Check(name, subject, "; ".join(found)))
 
@@ -162,7 +165,7 @@ def verify_bundle(
 def _check_layout(report: Report, view: BundleView) -> None:
     for error in view.faults:
         name = str(error.detail.get("file", "."))
-        report.checks.append(Check("layout", name, view.role_of(name), error))
+        report.checks.append(Check("layout", name, view.role_of(name), error.advised(oci_bundle.AGAIN)))
     if not view.faults:
         size = sum(view.folder.blobs.values())
         found = f"{len(view.folder.blobs)} blobs of {size} bytes, each named by a document and whole"

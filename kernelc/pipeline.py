@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from kernelc.lowering.table import table_source
 from kernelc.numerics.golden import golden_of
 from kernelc.report import configuration, layout_document, schedule_document
 from kernelc.request import Request
+from kernelc.validation import machine, validate
 from kernelfarm import canonical, device, digest, files, golden, links, objects
 from kernelfarm.device import Blob, BlobKind, PayloadHeader, Variant
 from kernelfarm.digest import Digest
@@ -140,7 +141,7 @@ def _back(
     stages.json("linalg", {symbol: kernel.digest for symbol, kernel in program.kernels.items()})
     _write(payload / WEIGHTS, program.weights.data)
     stages.record("weights", digest.of_bytes(program.weights.data))
-    linked, compiled = _link(program, request, entries, work, payload / KERNELS, stages)
+    linked, compiled = _link(program, groups, request, entries, work, payload / KERNELS, stages)
     kernels = gate.require(target, gate.inspect(payload / KERNELS, program.kernels, wide=program.layout.wide))
     found = origins.document((linked, *_runtime(target, work, payload, stages)), compiled)
     _write(payload / links.NAME, canonical.encode(found))
@@ -152,7 +153,13 @@ def _back(
 
 
 def _link(
-    program: Program, request: Request, entries: _Objects, work: Path, output: Path, stages: Stages
+    program: Program,
+    groups: Sequence[Group],
+    request: Request,
+    entries: _Objects,
+    work: Path,
+    output: Path,
+    stages: Stages,
 ) -> tuple[Link, set[Path]]:
     """Compile or take the objects, and link them; the link, and the objects that come from the model.
 
@@ -170,7 +177,9 @@ def _link(
         if not built.reused:
             _write(entries.fresh / digest.hex_of(kernels[symbol].digest), built.entry().to_bytes())
 
-    built = build_objects(kernels, target, folder, jobs=request.jobs, known=entries.known, done=done)
+    host = machine.host_of(target)
+    built = build_objects(kernels, target, folder, jobs=request.jobs, known=entries.known, done=done, host=host)
+    _validate(program, groups, built, host, work / "validation", stages)
     stages.json("llvm", {symbol: one.llvm for symbol, one in built.items()})
     stages.json("objects", {symbol: one.digest for symbol, one in built.items()})
     table = folder / "table.c"
@@ -182,6 +191,22 @@ def _link(
     link = zig.link_kernels([*compiled, table.with_suffix(".o")], output, target)
     stages.record("link", digest.of_file(output))
     return link, compiled
+
+
+def _validate(
+    program: Program,
+    groups: Sequence[Group],
+    built: Mapping[str, Object],
+    host: Target | None,
+    folder: Path,
+    stages: Stages,
+) -> None:
+    """Run what was compiled. What was taken was run when it was compiled; on other processors nothing is."""
+    fresh = {symbol: made.runnable for symbol, made in built.items() if made.runnable is not None}
+    if host is None:
+        stages.progress("validated", 0, 0, "not run: no kernels for x86-64-v3 run on this processor")
+        return
+    validate(program, groups, fresh, host, folder, lambda n, of, name: stages.progress("validated", n, of, name))
 
 
 def _runtime(target: Target, work: Path, payload: Path, stages: Stages) -> tuple[Link, ...]:

@@ -7,7 +7,8 @@ Codes are stable: a member may be added, never renumbered. Ranges: 01xx usage an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -80,6 +81,7 @@ class Code(Enum):
     OPERATOR_NOT_LOWERED = ("FARM-E0321", Status.BAD, "the backend does not lower this form of an operator")
     VECTOR_TOO_LARGE = ("FARM-E0322", Status.BAD, "a vector is too large: something was not tiled")
     IR_UNEXPECTED = ("FARM-E0323", Status.BAD, "the LLVM IR is not of the expected form")
+    KERNEL_WRONG = ("FARM-E0324", Status.BAD, "a kernel does not compute what it should")
     RULE_FILE_INVALID = ("FARM-E0340", Status.USAGE, "a file of fusion rules does not parse")
     RULE_INVALID = ("FARM-E0341", Status.USAGE, "not a fusion rule")
     RULE_CONSTRAINT = ("FARM-E0342", Status.USAGE, "not a constraint of a fusion rule")
@@ -289,6 +291,10 @@ class FarmError(Exception):
             text += f": {self.why}"
         return f"{text}. {self.next_step}" if self.next_step else text
 
+    def advised(self, next_step: str) -> FarmError:
+        """The same error with something to do next: this, unless it says that already."""
+        return self if self.next_step else FarmError(self.code, self.what, self.why, next_step, self.detail)
+
     def to_json(self) -> dict[str, Any]:
         """The error as a JSON object, schema "error/1"."""
         return {
@@ -314,3 +320,14 @@ class FarmError(Exception):
             return cls(Code.from_number(data["code"]), what, why, next_step, data["detail"])
         except (KeyError, TypeError, ValueError) as reason:
             return cls(Code.INTERNAL, "an error report could not be read", str(reason))
+
+
+@contextmanager
+def advising(next_step: str) -> Iterator[None]:
+    """Give errors of the block that do not say what to do next this step: who reads a file knows what it is for."""
+    try:
+        yield
+    except FarmError as error:
+        if error.next_step:
+            raise
+        raise error.advised(next_step) from error

@@ -43,13 +43,18 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model as handed in: its name (its bundle's too), digest and size of its file, its external data."""
+    """A model as it is compiled: its name (its bundle's too), digest and size of its file, its external data.
+
+    `before` is the digest of the file as it was handed in, before it was scrubbed: no compile learns it, but the bill
+    of materials says it. None where nobody handed in a file.
+    """
 
     SCHEMA: ClassVar[str] = "model/1"
     name: str
     digest: Digest
     size: int
     external: tuple[ModelFile, ...] = ()
+    before: Digest | None = field(default=None, metadata=canonical.LEFT_OUT)
 
     def __post_init__(self) -> None:
         require_file_name(self.name)
@@ -58,7 +63,10 @@ class Model:
 
     @property
     def identity(self) -> Digest:
-        """Digest of the whole noun, for `RecipeInputs.model_digest`. The name counts: a payload's config carries it."""
+        """Digest of the whole noun, for `RecipeInputs.model_digest`.
+
+        The name counts, which a payload's config carries, and `before`, which its bill of materials carries.
+        """
         return canonical.digest_of(self)
 
 
@@ -137,7 +145,8 @@ class RecipeInputs:
 
     `model_digest` is `Model.identity`; `target_digest` the target file's; the source digests are `digest.of_tree` of
     the compiler's rooms and of the runtime; `tuning_db` is None where a build replays no tuning database.
-    `sbom_source` covers what writes the bill of materials, its libraries too; None where none is written.
+    `sbom_source` covers what writes the bill of materials, its libraries and the image's lock too; None where none is
+    written.
     """
 
     SCHEMA: ClassVar[str] = "recipe/1"

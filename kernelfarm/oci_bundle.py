@@ -83,10 +83,13 @@ class BundleView:
         return self
 
 
+AGAIN = "Write the bundle again where it was made, or fetch it again."
+"""What helps with a bundle that is not what it should be."""
+
+
 def of_bundle(error: FarmError, name: str) -> FarmError:
     """An error about a file of a bundle as one that says which bundle it is, and what helps."""
-    advice = error.next_step or "Write the bundle again where it was made, or fetch it again."
-    return FarmError(error.code, f"{name}: {error.what}", error.why, advice, error.detail)
+    return FarmError(error.code, f"{name}: {error.what}", error.why, error.next_step or AGAIN, error.detail)
 
 
 def read(root: Path, limits: Limits | None = None) -> BundleView:

@@ -16,7 +16,7 @@ from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.bom_ref import BomRef
-from cyclonedx.model.component import Component, ComponentScope, ComponentType
+from cyclonedx.model.component import Component, ComponentScope, ComponentType, Pedigree
 from cyclonedx.model.contact import OrganizationalEntity
 from cyclonedx.model.dependency import Dependency
 from cyclonedx.model.license import License, LicenseAcknowledgement
@@ -93,6 +93,7 @@ def _component(part: Part) -> Component:
         scope=ComponentScope.REQUIRED if part.used else ComponentScope.EXCLUDED,
         properties=[Property(name=name, value=value) for name, value in part.properties],
         components=[_component(inner) for inner in part.parts],
+        pedigree=Pedigree(ancestors=map(_component, part.ancestors)) if part.ancestors else None,
     )
 
 

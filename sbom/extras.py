@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sbom import image
 from sbom.making import Making
-from sbom.payload import MODEL_REF, PREFIX, Contents, file_ref
+from sbom.parts import PREFIX
+from sbom.payload import MODEL_REF, Contents, file_ref, tool_ref
 
 
 def add(document: dict[str, Any], contents: Contents, making: Making) -> None:
@@ -45,7 +47,7 @@ def _formula(contents: Contents, making: Making) -> dict[str, Any]:
         "uid": making.recipe_key,
         "name": "compile",
         "taskTypes": ["build"],
-        "resourceReferences": [{"ref": f"tool/{tool.name}"} for tool in making.recipe.tools],
+        "resourceReferences": [*({"ref": tool_ref(tool.name)} for tool in making.recipe.tools), {"ref": image.REF}],
         "inputs": [
             {"resource": {"ref": MODEL_REF}},
             {"parameters": [{"name": name, "value": value} for name, value in sorted(parameters.items())]},
@@ -63,13 +65,14 @@ def _formula(contents: Contents, making: Making) -> dict[str, Any]:
 def _compositions(document: Mapping[str, Any], contents: Contents) -> list[dict[str, Any]]:
     """How complete the lists are: the linker says everything that it linked; of a library's sources, only those used.
 
-    The model is one part, and what it was trained on is not known.
+    The model is one part, and what it was trained on is not known. The image holds stand-ins of ours, too.
     """
     linked = [file_ref(file.name) for file in contents.links.files]
     groups = sorted(part["bom-ref"] for part in document["components"] if part["bom-ref"].startswith("group/"))
     return [
         {"aggregate": "complete", "assemblies": ["payload"], "dependencies": ["payload", *sorted(linked)]},
         *([{"aggregate": "incomplete", "assemblies": groups}] if groups else []),
+        {"aggregate": "incomplete_third_party_only", "assemblies": [image.REF]},
         {"aggregate": "unknown", "dependencies": [MODEL_REF]},
     ]
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from kernelfarm import digest
 from kernelfarm.digest import Digest
+
+PREFIX = "kernel-farm:"
+"""Beginning of the names of our own properties."""
+SHORT = 12
+"""Hex digits of a digest that stands for a version."""
 
 
 class Kind(Enum):
@@ -50,6 +56,7 @@ class Part:
     """A component. `ref` is unique in its bill; `used` tells parts of the product from what only helped to make it.
 
     `licence` is an SPDX expression that its publisher declares; empty: unknown. `properties` are (name, value).
+    `ancestors` are what it was made from by a change, which is not in the product.
     """
 
     ref: str
@@ -65,6 +72,7 @@ class Part:
     used: bool = True
     properties: tuple[tuple[str, str], ...] = ()
     parts: tuple[Part, ...] = ()
+    ancestors: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +94,8 @@ class Bill:
             found.append(part)
             waiting[:0] = part.parts
         return found
+
+
+def own(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Properties of ours, under their whole names."""
+    return tuple((PREFIX + name, value) for name, value in sorted(properties.items()))

@@ -1,7 +1,8 @@
 """The bill of materials of a payload: a pure function of its other files and of its recipe.
 
-The model; every file with two hashes; for each linked file the objects that the linker kept, and their sources; the
-tools of the recipe. What differs between runners (the image's packages) is not in it: the image has a bill of its own.
+The model, before and after scrubbing; every file with two hashes; for each linked file the objects that the linker
+kept, and their sources; the tools of the recipe, and the packages of the image that they are pinned in. The image is
+the recipe's, from its lock: which runner compiled, and whether in an image, decides no byte.
 """
 
 from __future__ import annotations
@@ -17,20 +18,19 @@ from kernelfarm import canonical, digest, links
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.links import Input, Links, Origin
-from sbom import declared
+from kernelfarm.nouns import Model, ToolIdentity
+from sbom import declared, image
 from sbom.declared import SourceGroup
 from sbom.making import LIBRARIES, Making
-from sbom.parts import Bill, Hashes, Kind, Part
+from sbom.parts import SHORT, Bill, Hashes, Kind, Part, own
 from toolchains.tools import tool_identities
 
 NAME = "sbom.cdx.json"
 CONFIG = "config.json"
 MODEL_REF = "model"
-PREFIX = "kernel-farm:"
-"""Beginning of the names of our own properties."""
+ORIGINAL_REF = "model-before-scrubbing"
 
 _GENERIC = "generic"
-_SHORT = 12
 _KINDS: Mapping[str, Kind] = {
     "golden.bin": Kind.DATA,
     "kernels.so": Kind.LIBRARY,
@@ -73,9 +73,10 @@ def bill(contents: Contents, making: Making) -> Bill:
     files = [_file(name, contents) for name in contents.hashes]
     objects = _objects(contents.links)
     groups = _groups(contents.links, making)
-    tools = [_tool(tool.name, tool.version, tool.digest) for tool in making.recipe.tools]
-    parts = (_model(making), *files, *objects, *groups, *tools)
-    return Bill(_root(making), tuple(_makers(making)), tuple(parts), frozenset(_needs(contents)))
+    tools = [_tool(tool, making) for tool in making.recipe.tools]
+    parts = (_model(making), *files, *objects, *groups, *tools, image.part(making.image))
+    needs = frozenset((*_needs(contents), *_tool_needs(making)))
+    return Bill(_root(making), tuple(_makers(making)), tuple(parts), needs)
 
 
 def file_ref(name: str) -> str:
@@ -93,7 +94,7 @@ def object_ref(found: Input) -> str:
 
 def _root(making: Making) -> Part:
     recipe = making.recipe_key
-    version = digest.hex_of(recipe)[:_SHORT]
+    version = digest.hex_of(recipe)[:SHORT]
     purl = PackageURL(_GENERIC, "kernel-farm", making.model.name, version, {"target": making.target_name})
     properties = {
         "abi-version": str(making.recipe.abi_version),
@@ -109,7 +110,7 @@ def _root(making: Making) -> Part:
         version,
         purl.to_string(),
         description="Compiled kernels of a model for a target, with the runtime that runs them",
-        properties=_own(properties),
+        properties=own(properties),
     )
 
 
@@ -124,12 +125,27 @@ def _model(making: Making) -> Part:
         MODEL_REF,
         Kind.MODEL,
         model.name,
-        digest.hex_of(model.digest)[:_SHORT],
+        digest.hex_of(model.digest)[:SHORT],
         purl.to_string(),
         Hashes.of_digest(model.digest),
         description="The model as it was compiled: its file after scrubbing",
-        properties=_own({"hashed": "after scrubbing", "licence": "see the licence verdict, an attestation"}),
+        properties=own({"hashed": "after scrubbing", "licence": "see the licence verdict, an attestation"}),
         parts=inside,
+        ancestors=() if model.before is None else (_original(model, model.before),),
+    )
+
+
+def _original(model: Model, before: Digest) -> Part:
+    """The model's file as it was handed in: the same hash where there was nothing to scrub."""
+    return Part(
+        ORIGINAL_REF,
+        Kind.MODEL,
+        model.name,
+        digest.hex_of(before)[:SHORT],
+        hashes=Hashes.of_digest(before),
+        description="The model's file as it was handed in, without its external data; nothing of it is shipped",
+        used=False,
+        properties=own({"hashed": "before scrubbing"}),
     )
 
 
@@ -180,7 +196,7 @@ def _objects(linked: Links) -> list[Part]:
             ref,
             Kind.FILE,
             each.name,
-            properties=_own({**into[ref], "kept": each.digest, "origin": each.origin.value}),
+            properties=own({**into[ref], "kept": each.digest, "origin": each.origin.value}),
         )
         for ref, each in found.items()
     ]
@@ -219,27 +235,45 @@ def _version(group: SourceGroup, making: Making) -> str:
     if group.package:
         versions = {declared.normalised(tool.name): tool.version for tool in making.recipe.tools}
         return versions.get(group.package, "")
-    return digest.hex_of(making.recipe.runtime_source)[:_SHORT] if group.prefix in _OWN_SOURCES else ""
+    return digest.hex_of(making.recipe.runtime_source)[:SHORT] if group.prefix in _OWN_SOURCES else ""
 
 
-def _tool(name: str, version: str, identity: Digest) -> Part:
-    """A tool of the recipe. Its digest is that of its installed files, which is no hash that CycloneDX knows."""
-    about = declared.load().package("pypi", name)
+def tool_ref(name: str) -> str:
+    """The ref of a tool of the recipe."""
+    return f"tool/{name}"
+
+
+def _tool(tool: ToolIdentity, making: Making) -> Part:
+    """A tool of the recipe. Its digest is that of its installed files, which is no hash that CycloneDX knows.
+
+    The image's lock says which wheel brings it, where it holds this very version.
+    """
+    about = declared.load().package("pypi", tool.name)
+    wheel = making.image.wheel(tool.name, tool.version)
+    brought = {} if wheel is None else {"package-in-image": wheel.ref}
     return Part(
-        f"tool/{name}",
+        tool_ref(tool.name),
         Kind.APPLICATION,
-        name,
-        version,
-        PackageURL("pypi", None, declared.normalised(name), version).to_string(),
+        tool.name,
+        tool.version,
+        PackageURL("pypi", None, declared.normalised(tool.name), tool.version).to_string(),
         licence=about.licence,
         supplier=about.supplier,
         used=False,
-        properties=_own({"installed-files": identity}),
+        properties=own({"installed-files": tool.digest, **brought}),
     )
 
 
+def _tool_needs(making: Making) -> Iterable[tuple[str, str]]:
+    """The image needs its packages; a tool needs the one that brings it."""
+    yield from image.needs(making.image)
+    for tool in making.recipe.tools:
+        if (wheel := making.image.wheel(tool.name, tool.version)) is not None:
+            yield tool_ref(tool.name), wheel.ref
+
+
 def _makers(making: Making) -> Iterable[Part]:
-    version = digest.hex_of(making.recipe.compiler_source)[:_SHORT]
+    version = digest.hex_of(making.recipe.compiler_source)[:SHORT]
     purl = PackageURL(_GENERIC, None, "kernel-farm", version).to_string()
     yield Part("maker/kernel-farm", Kind.APPLICATION, "kernel-farm", version, purl, None, "Apache-2.0", "Kernel Farm")
     for name, tool in sorted(tool_identities(LIBRARIES).items()):
@@ -259,10 +293,6 @@ def _needs(contents: Contents) -> Iterable[tuple[str, str]]:
             yield from ((object_ref(each), f"source/{source}") for source in each.sources)
             if each.origin is Origin.MODEL:
                 yield object_ref(each), MODEL_REF
-
-
-def _own(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((PREFIX + name, value) for name, value in sorted(properties.items()))
 
 
 def _require(config: Any, linked: Links, hashes: Mapping[str, Hashes]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from packageurl import PackageURL
 
 from kernelfarm import canonical, digest
+from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.links import Links
 from sbom import cyclonedx
@@ -23,7 +24,10 @@ from sbom.payload import MODEL_REF, NAME, file_ref, object_ref
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component as it is written; empty where the bill says nothing. `inside` is the ref of the one that holds it."""
+    """A component as it is written; empty where the bill says nothing. `inside` is the ref of the one that holds it.
+
+    `made_from` are the hashes of what its pedigree calls its ancestors.
+    """
 
     ref: str
     kind: str
@@ -35,12 +39,15 @@ class Component:
     hashes: Hashes | None
     used: bool
     inside: str
+    made_from: tuple[Hashes, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object, for reports."""
         fields = ("ref", "kind", "name", "version", "purl", "licence", "supplier", "inside")
         shown: dict[str, Any] = {name: getattr(self, name) for name in fields if getattr(self, name)}
         shown["used"] = self.used
+        if self.made_from:
+            shown["made_from"] = [item.sha256 for item in self.made_from]
         return shown if self.hashes is None else {**shown, "sha256": self.hashes.sha256}
 
 
@@ -101,10 +108,13 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     return Sbom(document["serialNumber"], components, needs)
 
 
-def require_fits(found: Sbom, hashes: Mapping[str, Hashes], linked: Links, model: str, name: str = NAME) -> None:
+def require_fits(
+    found: Sbom, hashes: Mapping[str, Hashes], linked: Links, model: str, before: Digest | None, name: str = NAME
+) -> None:
     """Raise `FarmError` PAYLOAD_INCONSISTENT unless the bill lists exactly these files, objects and sources.
 
-    `hashes` are those of the payload's files, read again; `model` the digest that its configuration gives.
+    `hashes` are those of the payload's files, read again; `model` the digest that its configuration gives; `before` the
+    one before scrubbing that its provenance gives.
     """
     own = found.by_ref()
     objects = {object_ref(item): "" for file in linked.files for item in file.inputs}
@@ -116,10 +126,18 @@ def require_fits(found: Sbom, hashes: Mapping[str, Hashes], linked: Links, model
         if own[file_ref(file)].hashes != value:
             raise _unfit(name, f"it has another SHA-512 of {file}")
     _require_same(own, MODEL_REF, {MODEL_REF: digest.hex_of(digest.parse(model))}, name, whole=True)
+    _require_before(own[MODEL_REF], before, name)
     for file_found in linked.files:
         needed = set(found.needs.get(file_ref(file_found.name), ()))
         if lacking := sorted({object_ref(item) for item in file_found.inputs} - needed):
             raise _unfit(name, f"it does not say that {file_found.name} holds {lacking[0]}")
+
+
+def _require_before(model: Component, before: Digest | None, name: str) -> None:
+    wanted = () if before is None else (Hashes.of_digest(before),)
+    if model.made_from != wanted:
+        said, given = (" ".join(item.sha256 for item in items) or "none" for items in (model.made_from, wanted))
+        raise _unfit(name, f"it gives the model before scrubbing the hash {said}, its provenance {given}")
 
 
 def matches(component: Component, wanted: PackageURL) -> bool:
@@ -160,7 +178,6 @@ def licence_names(text: str) -> frozenset[str]:
 def _flat(components: Iterable[Mapping[str, Any]], inside: str, name: str) -> Iterator[Component]:
     for item in components:
         ref = item.get("bom-ref", "")
-        hashes = {entry["alg"]: entry["content"] for entry in item.get("hashes", [])}
         purl = item.get("purl", "")
         try:
             PackageURL.from_string(purl or "pkg:generic/none")
@@ -174,11 +191,17 @@ def _flat(components: Iterable[Mapping[str, Any]], inside: str, name: str) -> It
             purl,
             _licence(item.get("licenses", [])),
             item.get("supplier", {}).get("name", ""),
-            Hashes(hashes["SHA-256"], hashes.get("SHA-512", "")) if "SHA-256" in hashes else None,
+            _hashes(item),
             item.get("scope") != "excluded",
             inside,
+            tuple(_hashes(each) or Hashes("") for each in item.get("pedigree", {}).get("ancestors", [])),
         )
         yield from _flat(item.get("components", []), ref, name)
+
+
+def _hashes(item: Mapping[str, Any]) -> Hashes | None:
+    found = {entry["alg"]: entry["content"] for entry in item.get("hashes", [])}
+    return Hashes(found["SHA-256"], found.get("SHA-512", "")) if "SHA-256" in found else None
 
 
 def _licence(entries: Iterable[Mapping[str, Any]]) -> str:

@@ -72,11 +72,11 @@ class SocketSigner:
     def _sealed(self, request: dict[str, Any], statements: Sequence[Statement]) -> list[bytes]:
         sealed = _ask(self.socket, request).get("sealed")
         if not isinstance(sealed, list) or len(sealed) != len(statements):
-            raise FarmError(Code.SIGNER_PROTOCOL, "the signer's reply does not fit the request")
+            raise protocol.malformed("the signer's reply does not fit the request")
         made = [str(text).encode() for text in sealed]
         for data, statement in zip(made, statements, strict=True):
             if dsse.open_sealed(data, self.public, "the signer's reply") != statement:
-                raise FarmError(Code.SIGNER_PROTOCOL, "the signer signed another statement than it was asked to")
+                raise protocol.malformed("the signer signed another statement than it was asked to")
         return made
 
 

@@ -24,7 +24,7 @@ from kernelfarm import canonical, oci
 from kernelfarm.errors import Code, FarmError
 from signing import keys
 from signing.keys import PublicKey
-from signing.statement import Statement
+from signing.statement import AGAIN, Statement
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -60,7 +60,11 @@ def open_sealed(data: bytes, public: PublicKey, name: str = "an attestation") ->
         envelope.verify([_key(public)], 1)
     except VerificationError as reason:
         raise FarmError(
-            Code.SIGNATURE_INVALID, f"the signature in {name} does not verify", detail={"file": name, "keyid": keyid}
+            Code.SIGNATURE_INVALID,
+            f"the signature in {name} does not verify",
+            "its bytes are not those that the key signed",
+            AGAIN,
+            {"file": name, "keyid": keyid},
         ) from reason
     return Statement.decode(envelope.payload, name)
 
@@ -107,4 +111,4 @@ def _low(signature: str) -> str:
 
 
 def _malformed(name: str, why: str) -> FarmError:
-    return FarmError(Code.ATTESTATION_INVALID, f"{name} is not a signed statement", why, detail={"file": name})
+    return FarmError(Code.ATTESTATION_INVALID, f"{name} is not a signed statement", why, AGAIN, {"file": name})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelfarm import canonical, digest, oci
+from kernelfarm import canonical, digest, oci, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import ToolIdentity
@@ -81,4 +81,5 @@ def _tool(name: str, entry: Mapping[str, Any]) -> ToolIdentity:
 
 
 def _inconsistent(name: str, why: str) -> FarmError:
-    return FarmError(Code.PAYLOAD_INCONSISTENT, f"{name} contradicts the bundle", why, detail={"file": name})
+    what = f"{name} contradicts the bundle"
+    return FarmError(Code.PAYLOAD_INCONSISTENT, what, why, oci_bundle.AGAIN, {"file": name})

@@ -176,7 +176,11 @@ def _read(path: Path, *, private: bool) -> bytes:
     except OSError as reason:
         code = Code.KEY_EXPOSED if private else Code.KEY_INVALID
         raise FarmError(
-            code, f"the key {path} cannot be used", reason.strerror or "", detail={"file": str(path)}
+            code,
+            f"the key {path} cannot be used",
+            reason.strerror or "",
+            "Let it be a plain file that its user can read.",
+            {"file": str(path)},
         ) from reason
     try:
         found = os.fstat(file)

@@ -27,7 +27,7 @@ def send(connection: socket.socket, value: dict[str, Any], *, seconds: float) ->
     """Send one message; raises `FarmError` SIGNER_PROTOCOL when it is too large, SIGNER_UNREACHABLE without a peer."""
     data = canonical.dumps(value)
     if len(data) > LARGEST:
-        raise FarmError(Code.SIGNER_PROTOCOL, "a message is too large", f"{len(data)} bytes of at most {LARGEST}")
+        raise malformed("a message is too large", f"{len(data)} bytes of at most {LARGEST}")
     connection.settimeout(seconds)
     try:
         connection.sendall(_LENGTH.pack(len(data)) + data)
@@ -47,14 +47,14 @@ def receive(connection: socket.socket, *, seconds: float) -> dict[str, Any] | No
         return None
     (length,) = _LENGTH.unpack(head)
     if length > LARGEST:
-        raise FarmError(Code.SIGNER_PROTOCOL, "a message is too large", f"{length} bytes of at most {LARGEST}")
+        raise malformed("a message is too large", f"{length} bytes of at most {LARGEST}")
     data = _exactly(connection, length, deadline)
     try:
         message = canonical.loads(data, strict=True, name="a message")
     except FarmError as reason:
-        raise FarmError(Code.SIGNER_PROTOCOL, "a message is not canonical JSON", reason.why) from reason
+        raise malformed("a message is not canonical JSON", reason.why) from reason
     if not isinstance(message, dict):
-        raise FarmError(Code.SIGNER_PROTOCOL, "a message is no JSON object")
+        raise malformed("a message is no JSON object")
     return message
 
 
@@ -65,18 +65,18 @@ def _exactly(connection: socket.socket, count: int, deadline: float, *, may_end:
     while missing:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise FarmError(Code.SIGNER_PROTOCOL, "a message did not arrive in time")
+            raise malformed("a message did not arrive in time")
         connection.settimeout(left)
         try:
             piece = connection.recv(min(missing, 1 << 16))
         except TimeoutError as reason:
-            raise FarmError(Code.SIGNER_PROTOCOL, "a message did not arrive in time") from reason
+            raise malformed("a message did not arrive in time") from reason
         except OSError as reason:
             raise _gone(reason) from reason
         if not piece:
             if may_end and not pieces:
                 return b""
-            raise FarmError(Code.SIGNER_PROTOCOL, "a message is cut short", f"{missing} of {count} bytes are missing")
+            raise malformed("a message is cut short", f"{missing} of {count} bytes are missing")
         pieces.append(piece)
         missing -= len(piece)
     return b"".join(pieces)
@@ -86,3 +86,9 @@ def _gone(reason: OSError) -> FarmError:
     return FarmError(
         Code.SIGNER_UNREACHABLE, "the connection broke", reason.strerror or str(reason), "Run the command again."
     )
+
+
+def malformed(what: str, why: str = "") -> FarmError:
+    """The error SIGNER_PROTOCOL about a message that is none of ours."""
+    advice = "Use a signer and a farm of one version: end the signer, then run the command again."
+    return FarmError(Code.SIGNER_PROTOCOL, what, why, advice)

@@ -6,6 +6,7 @@ names the digest of the statement before it, so that none can be taken out or ex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +17,8 @@ from kernelfarm.digest import Digest
 from signing.statement import Statement, Subject, invalid, read_whole
 
 RELEASE = "urn:kernel-farm:release:2"
-LOG_ENTRY = "urn:kernel-farm:release-log-entry:1"
+LOG_ENTRY = "urn:kernel-farm:release-log-entry:2"
+_LOG = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +119,17 @@ class Deed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One entry of the release log of `repository` (a path without a host): `tag` means the bundle with `digest`.
+    """One entry of the release log of `repository` (a path without a host): `tag` means the bundle with `digest`, which
+    was released for `channel`.
 
-    `sequence` counts from 1; `previous` is the digest of the statement before, None for the first. A withdrawal has a
-    `reason`, and may have a `redirect`: the version to take instead.
+    `log` is the name of the log, 32 hex digits that who began it drew at random: copies of it have the same, two logs
+    of one repository's path in two registries have not. `sequence` counts from 1; `previous` is the digest of the
+    statement before, None for the first. A withdrawal has a `reason`, and may have a `redirect`: the version to take
+    instead.
     """
 
-    SCHEMA: ClassVar[str] = "release-log-entry/1"
+    SCHEMA: ClassVar[str] = "release-log-entry/2"
+    log: str
     sequence: int
     previous: Digest | None
     deed: Deed
@@ -132,8 +138,13 @@ class LogEntry:
     version: str
     tag: str
     digest: Digest
+    channel: str
     reason: str = ""
     redirect: str = ""
+
+    def __post_init__(self) -> None:
+        if not is_log(self.log) or not self.channel:
+            raise ValueError("it names no log, or no channel")
 
     def statement(self) -> Statement:
         """The statement about the bundle."""
@@ -154,6 +165,11 @@ class LogEntry:
             name,
             "its log entry is malformed",
         )
+
+
+def is_log(text: str) -> bool:
+    """Whether this can be the name of a log."""
+    return _LOG.fullmatch(text) is not None
 
 
 def require_withdrawal(statement: Statement, name: str) -> LogEntry:

@@ -40,6 +40,9 @@ CONNECTIONS = 16
 FRAME_SECONDS = 30.0
 """A client has this long for one message, and the next."""
 
+ByForm = Callable[[Statement], str]
+"""Says what a statement of one kind is, for the log; raises `FarmError` ATTESTATION_INVALID for any other."""
+
 _TURN_SECONDS = 10.0
 _PEER = struct.Struct("3i")
 _PR_SET_DUMPABLE = 4
@@ -79,14 +82,12 @@ def answer(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> dict
     """The reply to one request. A refusal is a reply too: {"schema", "error"}."""
     try:
         if request.get("schema") != "sign-request/1":
-            raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request to the signer")
+            raise protocol.malformed("it is not a request to the signer")
         if request == {"schema": "sign-request/1", "do": "identify"}:
             return {"schema": "sign-reply/1", "public": keys.public_of(private).pem}
-        if request.get("do") == "waive":
-            return {"schema": "sign-reply/1", "sealed": [_waive(request, private).decode()]}
-        if request.get("do") == "withdraw":
-            return {"schema": "sign-reply/1", "sealed": [_withdraw(request, private).decode()]}
-        return {"schema": "sign-reply/1", "sealed": [data.decode() for data in _sign(request, private)]}
+        by_form = _BY_FORM.get(str(request.get("do")))
+        sealed = _sign(request, private) if by_form is None else [_sign_by_form(request, private, by_form)]
+        return {"schema": "sign-reply/1", "sealed": [data.decode() for data in sealed]}
     except FarmError as reason:
         error = reason
     except OSError as reason:
@@ -98,11 +99,11 @@ def answer(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> dict
 def _sign(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> list[bytes]:
     folder, wanted = request.get("layout"), request.get("statements")
     if set(request) != {"schema", "do", "layout", "statements"} or request["do"] != "sign":
-        raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request to sign")
+        raise protocol.malformed("it is not a request to sign")
     if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
-        raise FarmError(Code.SIGNER_PROTOCOL, "the layout is not an absolute path")
+        raise protocol.malformed("the layout is not an absolute path")
     if not isinstance(wanted, list) or not 0 < len(wanted) <= protocol.STATEMENTS:
-        raise FarmError(Code.SIGNER_PROTOCOL, f"it holds no list of 1 to {protocol.STATEMENTS} statements")
+        raise protocol.malformed(f"it holds no list of 1 to {protocol.STATEMENTS} statements")
     statements = [Statement.from_json(value, f"statement {number}") for number, value in enumerate(wanted)]
     try:
         found = facts.facts_of(oci_bundle.read(Path(folder)))
@@ -120,24 +121,27 @@ def _sign(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> list[
     return [dsse.seal(statement, private) for statement in statements]
 
 
-def _waive(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> bytes:
-    """A licence waiver speaks about no bundle: the signer sees to its form, who asks answers for its content."""
+def _sign_by_form(request: dict[str, Any], private: ec.EllipticCurvePrivateKey, form: ByForm) -> bytes:
+    """Sign what speaks about no bytes that are here: the signer sees to its form, who asks answers for its content."""
     if set(request) != {"schema", "do", "statement"}:
-        raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request for a waiver")
-    statement = Statement.from_json(request["statement"], "the waiver")
+        raise protocol.malformed("it is not a request to sign by form")
+    statement = Statement.from_json(request["statement"], "the statement")
+    _log(f"signing {form(statement)}")
+    return dsse.seal(statement, private)
+
+
+def _waiver(statement: Statement) -> str:
     found = waiver.from_statement(statement, "the waiver")
-    _log(f"signing a waiver of {found.finding} until {found.expires}")
-    return dsse.seal(statement, private)
+    return f"a waiver of {found.finding} until {found.expires}"
 
 
-def _withdraw(request: dict[str, Any], private: ec.EllipticCurvePrivateKey) -> bytes:
-    """A withdrawal must not need the bytes, which may be what was lost: the signer sees to its form."""
-    if set(request) != {"schema", "do", "statement"}:
-        raise FarmError(Code.SIGNER_PROTOCOL, "it is not a request for a withdrawal")
-    statement = Statement.from_json(request["statement"], "the withdrawal")
+def _withdrawal(statement: Statement) -> str:
+    """A withdrawal must not need the bytes, which may be what was lost."""
     found = release.require_withdrawal(statement, "the withdrawal")
-    _log(f"signing the withdrawal of {found.name} {found.version}, {found.digest}")
-    return dsse.seal(statement, private)
+    return f"the withdrawal of {found.name} {found.version}, {found.digest}"
+
+
+_BY_FORM: dict[str, ByForm] = {"waive": _waiver, "withdraw": _withdrawal}
 
 
 @contextlib.contextmanager
@@ -279,7 +283,8 @@ def peer_user(connection: socket.socket) -> int:
 def require_peer(user: int, owner: int) -> None:
     """Raises `FarmError` SIGNER_PEER unless the peer is the signer's own user."""
     if user != owner:
-        raise FarmError(Code.SIGNER_PEER, "the signer serves its own user only", f"the peer is user {user}")
+        advice = "Run the command as the user of the signer, or with a signer of your own."
+        raise FarmError(Code.SIGNER_PEER, "the signer serves its own user only", f"the peer is user {user}", advice)
 
 
 def _log(text: str) -> None:

@@ -18,6 +18,8 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 SIGNATURE = "urn:kernel-farm:bundle-signature:1"
 BUILD_TYPE = "urn:kernel-farm:compile:1"
+AGAIN = "Do not use it. Get it again; if that changes nothing, have who signed it sign it anew."
+"""What helps with a signed statement that is not what it should be."""
 
 SECURITY_MODES: Mapping[str, str] = {
     "bubblewrap": "bubblewrap, sealed",
@@ -96,7 +98,6 @@ class Provenance:
 
     `security_mode` is a key of SECURITY_MODES. `started_on` and `finished_on` are RFC 3339 times in UTC
     ("2026-11-29T17:00:00Z"); `host` holds free facts of the machine. Empty means unknown.
-    `model_before` is the digest of the model's file before it was scrubbed.
     """
 
     model: Model
@@ -108,7 +109,6 @@ class Provenance:
     started_on: str = ""
     finished_on: str = ""
     host: Mapping[str, str] = field(default_factory=dict)
-    model_before: Digest | None = None
 
     def statement(self, payload: Digest) -> Statement:
         """The statement that this payload was made so. Raises `FarmError` INTERNAL for an unknown security mode."""
@@ -161,7 +161,6 @@ class Provenance:
             "startedOn": self.started_on,
             "finishedOn": self.finished_on,
             "kernelFarm_host": dict(self.host),
-            "kernelFarm_modelBeforeScrubbing": self.model_before,
         }
         return {
             "builder": {"id": builder_id(self.security_mode)},
@@ -214,7 +213,6 @@ class Provenance:
             metadata.get("startedOn", ""),
             metadata.get("finishedOn", ""),
             dict(metadata.get("kernelFarm_host", {})),
-            digest.parse(before) if (before := metadata.get("kernelFarm_modelBeforeScrubbing")) else None,
         )
 
 
@@ -267,7 +265,8 @@ def builder_id(security_mode: str) -> str:
 
 def invalid(name: str, why: str) -> FarmError:
     """The error ATTESTATION_INVALID about the file `name`."""
-    return FarmError(Code.ATTESTATION_INVALID, f"{name} is not an attestation of this farm", why, detail={"file": name})
+    what = f"{name} is not an attestation of this farm"
+    return FarmError(Code.ATTESTATION_INVALID, what, why, AGAIN, {"file": name})
 
 
 def _dependency(name: str, value: Digest, annotations: Mapping[str, str]) -> dict[str, Any]:

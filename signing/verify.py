@@ -16,7 +16,9 @@ from signing.comparison import COMPARISON
 from signing.facts import BundleFacts
 from signing.licences import LICENCES
 from signing.release import LOG_ENTRY, RELEASE, LogEntry, Release, verdicts_named
-from signing.statement import PROVENANCE, SIGNATURE, Provenance, Statement, invalid
+from signing.statement import AGAIN, PROVENANCE, SIGNATURE, Provenance, Statement, invalid
+
+_MISSING = "Do not use the bundle: fetch it again from where it was made or published, whole."
 
 
 def require_about(statement: Statement, facts: BundleFacts, name: str) -> None:
@@ -159,7 +161,7 @@ def require_evidence(statements: Mapping[str, Statement]) -> None:
                 if not about or judges != (wanted == item.verdict):
                     what = f"the {kind} the payload of {item.target} is missing"
                     why = f"the release rests on it ({wanted})"
-                    raise FarmError(Code.SIGNATURE_MISSING, what, why, detail={"file": name})
+                    raise FarmError(Code.SIGNATURE_MISSING, what, why, _MISSING, {"file": name})
 
 
 def require_subject(statement: Statement, subject: Digest, name: str) -> None:
@@ -174,14 +176,12 @@ def _is_about(statement: Statement, kind: str, payload: Digest) -> bool:
 
 def _require_one(found: Sequence[str], file: str, what: str) -> None:
     if not found:
-        raise FarmError(Code.SIGNATURE_MISSING, f"there is no {what}", detail={"file": file})
+        raise FarmError(Code.SIGNATURE_MISSING, f"there is no {what}", "", _MISSING, {"file": file})
     if len(found) > 1:
-        raise FarmError(
-            Code.ATTESTATION_INVALID, f"there is more than one {what}", ", ".join(found), detail={"file": found[1]}
-        )
+        why = ", ".join(found)
+        raise FarmError(Code.ATTESTATION_INVALID, f"there is more than one {what}", why, AGAIN, {"file": found[1]})
 
 
 def _foreign(name: str, why: str, named: str) -> FarmError:
-    return FarmError(
-        Code.SIGNATURE_FOREIGN, f"{name} is about something else", why, detail={"file": name, "digest": named}
-    )
+    what = f"{name} is about something else"
+    return FarmError(Code.SIGNATURE_FOREIGN, what, why, AGAIN, {"file": name, "digest": named})

@@ -6,6 +6,7 @@ Neither needs a libc: the library loads into any process of the machine, the pro
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from kernelfarm.digest import Digest
 from toolchains import ir, relocatable, sourcelist, zig, zig_sources
 from toolchains.machines import CFI_FAIL, MACHINES
 from toolchains.process import run_tool
-from toolchains.target import Target
+from toolchains.target import Target, load
+from toolchains.target import names as target_names
 from toolchains.zig import Link
+from toolchains.zig_sources import Kept
 
 LIBRARY = "libmedia_engine.so"
 PROGRAM = "media-run"
@@ -109,6 +112,15 @@ def helpers(target: Target, callers: Iterable[Path] | None, work_dir: Path) -> l
     """
     if not MACHINES[target.machine].helpers:
         return []
+    source, made, wanted = _compile_helpers(target, callers, work_dir)
+    sourcelist.write(made, zig_sources.of(source, target.machine, None if callers is None else wanted))
+    return [made] if wanted else []
+
+
+def _compile_helpers(
+    target: Target, callers: Iterable[Path] | None, work_dir: Path
+) -> tuple[Path, Path, frozenset[str]]:
+    """Source, object and names of the helpers that are in it; without a name there is no object."""
     source, made = zig_sources.library() / _HELPERS, work_dir / "helpers.o"
     text = zig_to_ir(source, target, work_dir, in_place=True)
     whole = text.read_text(encoding="utf-8")
@@ -120,14 +132,25 @@ def helpers(target: Target, callers: Iterable[Path] | None, work_dir: Path) -> l
         text.write_text(ir.with_aliases(whole, wanted), encoding="utf-8")
         zig.compile_ir(text, made, target, extra=("-ffunction-sections",))
         lacking = (relocatable.names([made])[1] & offered) - wanted
-    sourcelist.write(made, zig_sources.of(source, target.machine))
-    return [made] if wanted else []
+    return source, made, wanted
 
 
-def compiled_zig() -> dict[Path, list[str]]:
-    """The zig files that `build_runtime` compiles, with the machines that it compiles each for."""
-    own = {source: list(MACHINES) for source in source_root().glob("*/*.zig")}
-    return {**own, zig_sources.library() / _HELPERS: [name for name, machine in MACHINES.items() if machine.helpers]}
+def compiled_zig() -> dict[Path, dict[str, list[Kept]]]:
+    """The zig files that `build_runtime` compiles, with the machines that it compiles each for, and what it keeps.
+
+    It compiles the runtime for each target whose machine needs helpers: only then is it known which.
+    """
+    found: dict[Path, dict[str, list[Kept]]] = {
+        source: {machine: [None] for machine in MACHINES} for source in source_root().glob("*/*.zig")
+    }
+    helped: dict[str, list[Kept]] = {name: [None] for name, machine in MACHINES.items() if machine.helpers}
+    for target in (load(name) for name in target_names()):
+        if (known := helped.get(target.machine)) is not None:
+            with tempfile.TemporaryDirectory(prefix="kf-helpers-") as made:
+                callers = build_objects(target, ("src", "program"), Path(made))
+                kept = _compile_helpers(target, callers, Path(made))[2]
+            known += [] if kept in known else [kept]
+    return {**found, zig_sources.library() / _HELPERS: helped}
 
 
 def is_for(source: Path, machine: str) -> bool:

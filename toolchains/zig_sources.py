@@ -2,15 +2,14 @@
 
 zig says so in debug information, which products do not have: asking costs a second compile. The answers for the two
 sources that the farm compiles lie in `zig_sources.json`, made by `python -m toolchains.zig_sources`; a test asks again.
-A source that is not the recorded one is asked about when it is compiled.
+A source that is not the recorded one, or of which other functions are kept, is asked about when it is compiled.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -18,12 +17,14 @@ from typing import Any
 
 from kernelfarm import digest
 from kernelfarm.errors import Code, FarmError
-from toolchains import zig
+from toolchains import reached, zig
 from toolchains.machines import MACHINES
 from toolchains.process import run_tool
 
 TABLE = Path(__file__).with_name("zig_sources.json")
-_FILE = re.compile(r'!DIFile\(filename: "([^"]*)", directory: "([^"]*)"')
+_SCHEMA = "zig-sources/2"
+Kept = frozenset[str] | None
+"""Names of the functions of a source that are compiled, with what they lead to; None for all of it."""
 
 
 def library() -> Path:
@@ -31,16 +32,18 @@ def library() -> Path:
     return zig.zig_root() / "lib"
 
 
-def of(source: Path, machine: str) -> tuple[Path, ...]:
+def of(source: Path, machine: str, kept: Kept = None) -> tuple[Path, ...]:
     """The zig files whose code a compile of `source` for a machine may contain, itself first."""
     entry = _table().get(source.name, {})
     same = entry.get("digest") == digest.of_file(source) and entry.get("zig") == metadata.version("ziglang")
-    recorded = entry["machines"].get(machine) if same else None
-    return (source, *(library() / name for name in (measure(source, machine) if recorded is None else recorded)))
+    answers = entry["machines"].get(machine, ()) if same else ()
+    recorded = next((answer["files"] for answer in answers if answer["kept"] == _names(kept)), None)
+    (found,) = measure(source, machine, [kept]) if recorded is None else [recorded]
+    return (source, *(library() / name for name in found))
 
 
-def measure(source: Path, machine: str) -> list[str]:
-    """The files of zig's library that functions in `source`'s debug information come from, relative to the library.
+def measure(source: Path, machine: str, choices: Sequence[Kept] = (None,)) -> list[list[str]]:
+    """For each choice the files of zig's library, relative to it, that `source`'s debug information names for it.
 
     Raises `FarmError` TOOL_FAILED for a file of somebody else that `source` imports: what is recorded of it could not
     tell when that file changes, and no list of sources would name it.
@@ -51,9 +54,13 @@ def measure(source: Path, machine: str) -> list[str]:
         argv = [str(zig.zig_path()), "build-obj", "-O", "ReleaseSmall", "-fno-strip", "-fPIC", "-fno-emit-bin"]
         argv += ["-target", wanted.zig, f"-mcpu={wanted.zig_cpu}", str(source.absolute()), "-femit-llvm-ir=out.ll"]
         run_tool(argv, cwd=Path(made), extra_env=caches, what=f"asking for the sources of {source.name}")
-        found = _FILE.findall(Path(made, "out.ll").read_text(encoding="utf-8"))
-        paths = {Path(made, folder, name).resolve() for name, folder in found} - {source.resolve()}
-        real = {path for path in paths if path.is_file() and not path.is_relative_to(Path(made, "cache").resolve())}
+        text = Path(made, "out.ll").read_text(encoding="utf-8")
+        return [_in_library(source, Path(made), reached.files(text, kept)) for kept in choices]
+
+
+def _in_library(source: Path, made: Path, found: frozenset[tuple[str, str]]) -> list[str]:
+    paths = {Path(made, folder, name).resolve() for name, folder in found} - {source.resolve()}
+    real = {path for path in paths if path.is_file() and not path.is_relative_to((made / "cache").resolve())}
     root = library().resolve()
     if strangers := sorted(path.name for path in real if not path.is_relative_to(root)):
         why = f"it imports {strangers[0]}, which is not in zig's library"
@@ -62,23 +69,35 @@ def measure(source: Path, machine: str) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in real)
 
 
-def measured(sources: Mapping[Path, list[str]]) -> str:
-    """The text of `zig_sources.json` for sources and the machines that each is compiled for, as zig says now."""
+def measured(sources: Mapping[Path, Mapping[str, Sequence[Kept]]]) -> str:
+    """The text of `zig_sources.json` for sources, the machines that each is compiled for and what of it is kept there,
+    as zig says now.
+    """
     entries = {
         source.name: {
             "digest": digest.of_file(source),
-            "machines": {machine: measure(source, machine) for machine in sorted(machines)},
+            "machines": {machine: _answers(source, machine, choices) for machine, choices in machines.items()},
             "zig": metadata.version("ziglang"),
         }
         for source, machines in sources.items()
     }
-    return json.dumps({"schema": "zig-sources/1", "sources": entries}, indent=1, sort_keys=True) + "\n"
+    return json.dumps({"schema": _SCHEMA, "sources": entries}, indent=1, sort_keys=True) + "\n"
+
+
+def _answers(source: Path, machine: str, choices: Sequence[Kept]) -> list[dict[str, list[str] | None]]:
+    pairs = zip(choices, measure(source, machine, choices), strict=True)
+    return [{"kept": _names(kept), "files": found} for kept, found in pairs]
+
+
+def _names(kept: Kept) -> list[str] | None:
+    return None if kept is None else sorted(kept)
 
 
 @cache
 def _table() -> Mapping[str, Any]:
-    value: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["sources"]
-    return value
+    found: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
+    entries: Mapping[str, Any] = found["sources"]
+    return entries if found["schema"] == _SCHEMA else {}  # of another: all is asked about, also to write it anew
 
 
 def _main() -> None:

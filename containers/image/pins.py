@@ -71,6 +71,11 @@ class Pins:
     packages: tuple[Pin, ...]
     stand_ins: tuple[StandIn, ...]
 
+    @property
+    def digest(self) -> Digest:
+        """Digest of the lock as it is written: comments and order of the file do not count, what is kept does."""
+        return digest.of_bytes(dumps(self).encode())
+
     def __post_init__(self) -> None:
         by_layer = sorted(self.packages, key=lambda pin: (LAYERS.index(pin.layer), pin.name))
         object.__setattr__(self, "packages", tuple(by_layer))

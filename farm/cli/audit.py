@@ -33,7 +33,8 @@ Examples:
 
 \b
 What a purl leaves out (version, qualifiers, subpath) may be anything. A licence is found with and without its
-exception, and an exception by its own name. Exit status 0, whether something is found or not."""
+exception, and an exception by its own name. Tools, and packages of the image that the recipe pins them in, are found
+too; no payload holds them. Exit status 0, whether something is found or not."""
 _SHOW = "show"
 
 
@@ -109,7 +110,8 @@ def find(places: Sequence[Path], purl: str, licence: str, as_json: bool) -> None
 
 
 def _print_hits(count: int, hits: Sequence[Hit]) -> None:
-    holding = len({(hit.where.place, hit.where.payload) for hit in hits})
+    shipping = {(hit.where.place, hit.where.payload) for hit in hits if hit.component.used}
+    others = {(hit.where.place, hit.where.payload) for hit in hits} - shipping
     rows = [
         [
             hit.where.place or "this farm",
@@ -117,16 +119,19 @@ def _print_hits(count: int, hits: Sequence[Hit]) -> None:
             hit.where.target,
             f"{hit.component.name} {hit.component.version}".strip(),
             hit.component.licence or "unknown",
-            " > ".join(hit.why[1:]) if hit.why else "helped to make it",
+            hit.how,
         ]
         for hit in hits
     ]
     if rows:
         click.echo(output.table(["where", "model", "target", "component", "licence", "how"], rows))
-    click.echo(f"{holding} of {count} payloads hold it")
+    made_with = f", {len(others)} more were made with it or name it in the recipe's image" if others else ""
+    click.echo(f"{len(shipping)} of {count} payloads hold it{made_with}")
 
 
 def _print_target(name: str, target: Mapping[str, Any]) -> None:
+    from sbom.image import REF as IMAGE
+
     model = target["model"]
     click.echo(
         f"\n{name}  {target['payload']}\n  bill of materials  {target['sbom']['digest']}  {target['sbom']['serial']}"
@@ -143,11 +148,12 @@ def _print_target(name: str, target: Mapping[str, Any]) -> None:
             item.get("purl", ""),
         ]
         for item in target["components"]
-        if "purl" in item
+        if "purl" in item and item.get("inside") != IMAGE
     ]
     click.echo(_indent(output.table(["component", "version", "is", "licence", "supplier", "purl"], rows)))
+    packages = sum(item.get("inside") == IMAGE for item in target["components"])
     rest = sum("purl" not in item for item in target["components"])
-    click.echo(f"  and {rest} files, objects and sources (--json lists them)")
+    click.echo(f"  and {packages} packages of the image, {rest} files, objects and sources (--json lists them)")
     if target["without_licence"]:
         click.echo(f"  no licence is declared of {', '.join(target['without_licence'])}")
 

@@ -35,12 +35,13 @@ not reachable, 4 withdrawn or denied."""
 def command(lockfile: Path, key: Path, out: Path, offline: bool, mirror: str, withdrawn: bool, as_json: bool) -> None:
     """Have every bundle of LOCKFILE in DIR/NAME, by digest alone, and verify it with the key."""
     from farm.registry import consumer
+    from farm.registry import lockfile as lockfiles
     from kernelfarm import paths
     from signing import keys
 
     found = consumer.fetch(
         paths.home(),
-        consumer.read_lockfile(lockfile),
+        lockfiles.read(lockfile),
         keys.load_public(key),
         out,
         offline=offline,
@@ -52,4 +53,4 @@ def command(lockfile: Path, key: Path, out: Path, offline: bool, mirror: str, wi
         return
     for item in found:
         verb = "VERIFIED" if item.present else "FETCHED"
-        click.echo(f"{verb}  {item.name} {item.version}  {item.digest}  {item.path}")
+        click.echo(f"{verb}  {item.name} {item.version} for {output.plain(item.channel)}  {item.digest}  {item.path}")

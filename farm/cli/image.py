@@ -114,12 +114,11 @@ def export(file: Path, as_json: bool) -> None:
 @JSON
 def sbom(as_json: bool) -> None:
     """Print the image's bill of materials, CycloneDX 1.6 JSON: its packages with hash, licence and supplier."""
-    from containers.image import pins
-    from sbom import image as bill
+    from farm import pinned
+    from sbom import document, image
 
     del as_json  # it is JSON in any case
-    packages = (bill.Package(pin.kind, pin.name, pin.version, pin.file, pin.digest) for pin in pins.load().packages)
-    click.echo(bill.describe(_built().digest, packages).decode())
+    click.echo(document.of_bill(image.bill(_built().digest, pinned.lock())).decode())
 
 
 def _built() -> Image:

@@ -26,12 +26,12 @@ saw of a release log, a newer one must have seen too."""
 @click.option("--json", "as_json", is_flag=True, help="Print the lock file too.")
 def command(references: tuple[str, ...], key: Path, path: Path, as_json: bool) -> None:
     """Write down what references mean now: digests, payloads, and the end of each release log."""
-    from farm.registry import consumer, reference
+    from farm.registry import consumer, lockfile, reference
     from kernelfarm import paths
     from signing import keys
 
     places = [reference.parse(text) for text in references]
-    before = consumer.read_lockfile(path) if path.exists() else None
+    before = lockfile.read(path) if path.exists() else None
     made = consumer.lock(paths.home(), places, keys.load_public(key), before=before)
     value = canonical.to_json(made)
     files.atomic_write(path, output.json_text(value).encode() + b"\n")
@@ -39,5 +39,5 @@ def command(references: tuple[str, ...], key: Path, path: Path, as_json: bool) -
         output.print_json(value)
         return
     for item in made.bundles:
-        click.echo(f"{item.name} {item.version}  {item.digest}")
+        click.echo(f"{item.name} {item.version} for {output.plain(item.channel)}  {item.digest}")
     click.echo(f"{path}\nFetch them with: farm fetch {path} --key {key}")

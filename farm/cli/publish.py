@@ -48,5 +48,6 @@ def command(bundle: Path, repository: str, key: str, as_json: bool) -> None:
         output.print_json(made.to_json())
         return
     verb = "PUBLISHED BEFORE" if made.again else "PUBLISHED"
+    release = f"{made.reference} for {output.plain(made.entry.channel)}"
     moved, present = made.pushed.moved, made.pushed.present
-    click.echo(f"{verb}  {made.reference}  {made.digest}\n{moved} pushed, {present} were there")
+    click.echo(f"{verb}  {release}  {made.digest}\n{moved} pushed, {present} were there")

@@ -35,6 +35,5 @@ def command(reference: str, reason: str, redirect: str, key: str, as_json: bool)
         output.print_json(canonical.to_json(entry))
         return
     instead = f", take {entry.redirect} instead" if entry.redirect else ""
-    click.echo(
-        f"WITHDRAWN  {place.place}:{entry.tag}  by entry {entry.sequence}: {output.plain(entry.reason)}{instead}"
-    )
+    why = f"by entry {entry.sequence}: {output.plain(entry.reason)}{instead}"
+    click.echo(f"WITHDRAWN  {place.place}:{entry.tag} for {output.plain(entry.channel)}  {why}")

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from farm import publish
 from farm.bundle import require_replaceable
 from farm.policy import Policy
 from farm.registry import log, memory, publishing, reference, transfer
+from farm.registry.lockfile import Locked, Lockfile
 from farm.registry.log import Head, ReleaseLog
 from farm.registry.reference import Reference
 from farm.registry.remote import Remote
@@ -22,17 +23,16 @@ from farm.release import facts, standing
 from farm.release.compatibility import Interface
 from farm.release.record import Released
 from farm.release.release import Past, open_all, require_good
-from farm.release.versions import compared_with, parse
+from farm.release.versions import compared_with
 from farm.verify import PayloadCheck, Report, verify_bundle
-from kernelfarm import canonical, digest, files, nouns, oci_bundle
+from kernelfarm import digest, files, oci_bundle
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.paths import Home
 from signing.keys import PublicKey
-from signing.release import LogEntry
+from signing.release import LogEntry, Release
 from signing.statement import Statement
 
-LOCKFILE = "farm.lock"
 _TURN_S = 600.0
 
 
@@ -46,36 +46,12 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
-    """One bundle in a lock file: where it was found, what it is, and the end of the log that said so."""
-
-    name: str
-    source: str
-    version: str
-    digest: Digest
-    payloads: tuple[tuple[str, Digest], ...]
-    log_sequence: int
-    log_identity: Digest
-
-
-@dataclass(frozen=True, slots=True)
-class Lockfile:
-    """A consumer's lock file. `key` is the identifier of the public key that everything in it was verified with."""
-
-    SCHEMA: ClassVar[str] = "consumer-lock/1"
-    key: str
-    bundles: tuple[Locked, ...]
-
-    def __post_init__(self) -> None:
-        nouns.sort_field(self, "bundles", lambda item: item.name)
-
-
-@dataclass(frozen=True, slots=True)
 class Fetched:
     """A bundle of a lock file, in its folder. `present`: it was there already, whole."""
 
     name: str
     version: str
+    channel: str
     digest: Digest
     path: Path
     present: bool
@@ -85,6 +61,7 @@ class Fetched:
         return {
             "name": self.name,
             "version": self.version,
+            "channel": self.channel,
             "digest": self.digest,
             "path": str(self.path),
             "present": self.present,
@@ -148,7 +125,8 @@ def verify_reference(
     with report.check("release log", place.place) as say:
         found.append(resolve(home, place, public))
         entry, head = found[0].entry, found[0].log.head
-        say(f"{entry.tag} is {entry.digest} by entry {entry.sequence} of {head.sequence}, each signed and chained")
+        by = f"by entry {entry.sequence} of {head.sequence}, each signed and chained"
+        say(f"{entry.tag} is {entry.digest}, for the channel {entry.channel}, {by}")
     if not report.ok:
         return report
     one = found[0]
@@ -163,11 +141,13 @@ def verify_reference(
             report.payloads = whole.payloads
             report.checks += whole.checks
         if report.ok:
-            standing.check(report, str(place), _statements_in(folder, public))
+            statements = _statements_in(folder, public)
+            standing.check(report, str(place), statements)
     if report.ok:
         with report.check("name", place.place) as say:
             _require_named(one.entry, report)
-            say(f"{report.name} {report.version}, as the log says")
+            require_channel(one.entry.channel, standing.require_released(statements, one.entry.version), str(place))
+            say(f"{report.name} {report.version} for {one.entry.channel}, as the log says")
     with report.check("withdrawal", place.place) as say:
         if withdrawn := one.log.withdrawn(one.entry.tag):
             raise publishing.withdrawn_error(withdrawn, place.place)
@@ -183,7 +163,21 @@ def _statements_in(folder: Path, public: PublicKey) -> dict[str, Statement]:
 def _require_named(entry: LogEntry, report: Report) -> None:
     if (report.name, report.version, report.digest) != (entry.name, entry.version, entry.digest):
         why = f"the log says {entry.name} {entry.version}"
-        raise FarmError(Code.LOG_INVALID, f"the bundle is {report.name} {report.version}", why)
+        advice = "Do not use the release; tell who signed it."
+        raise FarmError(Code.LOG_INVALID, f"the bundle is {report.name} {report.version}", why, advice)
+
+
+def require_channel(said: str, released: Release, place: str) -> None:
+    """Raise `FarmError` SIGNATURE_FOREIGN unless a release is for the channel that the log said.
+
+    Payloads of one version may have been released for two channels, by farms of one key. Which of the two statements
+    lies beside the bundle is not for a registry to choose.
+    """
+    if released.channel != said:
+        what = f"the release statement of {place} is for the channel {released.channel}"
+        why = f"the release log says that it was published for {said}"
+        advice = "Do not use it. Have who published it publish it again: that puts the statement of the log's back."
+        raise FarmError(Code.SIGNATURE_FOREIGN, what, why, advice, {"channel": released.channel})
 
 
 def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: Lockfile | None = None) -> Lockfile:
@@ -199,7 +193,7 @@ def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: 
         one = resolve(home, place, public, seen=seen.get(place.place))
         if withdrawn := one.log.withdrawn(one.entry.tag):
             raise publishing.withdrawn_error(withdrawn, place.place)
-        standing.require_standing(transfer.statements_of(one.remote, one.entry.digest, public), one.entry.version)
+        _require_standing_there(one.remote, one.entry.digest, one.entry.version, one.entry.channel, public)
         if one.entry.name in made:
             what = f"two references mean the model {one.entry.name!r}"
             raise FarmError(Code.USAGE, what, f"{made[one.entry.name].source} and {place}", "Lock one of them.")
@@ -212,28 +206,23 @@ def _locked(one: Resolved) -> Locked:
     assert head.identity is not None
     payloads = transfer.payloads_of(one.remote, entry.digest)
     place = one.remote.reference.place
-    return Locked(entry.name, place, entry.version, entry.digest, payloads, head.sequence, head.identity)
+    return Locked(
+        name=entry.name,
+        source=place,
+        version=entry.version,
+        channel=entry.channel,
+        digest=entry.digest,
+        payloads=payloads,
+        log=entry.log,
+        log_sequence=head.sequence,
+        log_identity=head.identity,
+    )
 
 
-def read_lockfile(path: Path) -> Lockfile:
-    """The lock file at `path`; raises `FarmError` LOCKFILE_INVALID."""
-    try:
-        found = canonical.from_json(Lockfile, canonical.loads(path.read_bytes(), name=str(path)), name=str(path))
-        for item in found.bundles:
-            nouns.require_file_name(item.name)
-            reference.parse_repository(item.source)
-            parse(item.version)
-        if not found.bundles:
-            raise ValueError("it names no bundle")
-        if any(item.log_sequence < 1 for item in found.bundles):
-            raise ValueError("it says of a log that nothing was seen of it")
-    except (OSError, ValueError, FarmError) as reason:
-        why = reason.why or reason.what if isinstance(reason, FarmError) else str(reason)
-        advice = "Take it from version control, or remove it and make one with `farm lock`."
-        raise FarmError(
-            Code.LOCKFILE_INVALID, f"{path} is not a lock file", why, advice, {"file": str(path)}
-        ) from reason
-    return found
+def _require_standing_there(remote: Remote, wanted: Digest, version: str, channel: str, public: PublicKey) -> None:
+    """Raise as `standing.require_standing` and `require_channel` for a release that is not fetched whole."""
+    found = standing.require_standing(transfer.statements_of(remote, wanted, public), version)
+    require_channel(channel, found, f"{remote.reference.place}@{wanted}")
 
 
 def fetch(
@@ -286,7 +275,7 @@ def _fetch(
     origin = reference.parse_repository(item.source)
     if offline:
         _require_here(final, item, public, check_payload)
-        found = memory.seen(home, origin, public, origin.repository)
+        found = memory.seen(home, origin, public, origin.repository, item.log)
     else:
         head = Head(item.log_sequence, item.log_identity)
         one = resolve(home, place, public, seen=head, origin=origin if origin.place != place.place else None)
@@ -296,7 +285,7 @@ def _fetch(
         raise publishing.withdrawn_error(withdrawn, place.place)
     present = offline or _is_here(final, item, public, check_payload)
     if present and not offline:  # what is fetched anew is looked at whole
-        standing.require_standing(transfer.statements_of(one.remote, item.digest, public), item.version)
+        _require_standing_there(one.remote, item.digest, item.version, item.channel, public)
     if not present:
         require_replaceable(final)
         part = out / f".{item.name}.farm.part-{digest.hex_of(item.digest)[:16]}"
@@ -306,7 +295,7 @@ def _fetch(
             _require_good(part, str(place), item, public, check_payload)
             publish.publish(part, final)
             files.remove_tree(part)
-    return Fetched(item.name, item.version, item.digest, final, present)
+    return Fetched(item.name, item.version, item.channel, item.digest, final, present)
 
 
 def _require_here(final: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
@@ -355,6 +344,7 @@ def _require_good(folder: Path, name: str, item: Locked, public: PublicKey, chec
     if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
         what = f"{name} is not what the lock file names"
         raise FarmError(Code.LOCKFILE_INVALID, what, f"it is {report.name} {report.version}", "Lock it again.")
+    require_channel(item.channel, standing.require_released(_statements_in(folder, public), item.version), name)
 
 
 def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
@@ -373,10 +363,11 @@ def past_of(home: Home, place: Reference, public: PublicKey) -> Past:
         entry = found.published(version.tag)
         assert entry is not None
         if version not in compared:
-            releases.append(Released(entry.version, entry.digest, "", Interface(entry.name, ())))
+            releases.append(Released(entry.version, entry.digest, entry.channel, Interface(entry.name, ())))
             continue
         with transfer.fetched(remote, entry.digest, public, scratch) as view:
             found_there = standing.require_released(standing.by_name(open_all(view, public)), entry.version)
-            releases.append(Released(entry.version, entry.digest, found_there.channel, facts.interface_of(view)))
+            require_channel(entry.channel, found_there, f"{place.place}:{entry.tag}")
+            releases.append(Released(entry.version, entry.digest, entry.channel, facts.interface_of(view)))
             goldens |= facts.goldens_of(view)
     return Past(tuple(releases), goldens)

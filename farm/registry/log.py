@@ -7,19 +7,21 @@ notices (`farm.registry.memory`).
 from __future__ import annotations
 
 import io
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from farm.release import versions
 from farm.release.versions import Version
 from kernelfarm.digest import Digest
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import Code, FarmError, advising
 from signing import dsse
 from signing.keys import PublicKey
 from signing.release import LOG_ENTRY, Deed, LogEntry
 
+ADVICE = "Do not use the registry; tell who runs it, and publish to another repository."
 _LONGEST_LINE = 16 << 10
-"""A signed entry has 1.3 KiB, and 6 KiB with the longest reason; whatever is longer is not parsed."""
+"""A signed entry has 1.4 KiB, and 6 KiB with the longest reason; whatever is longer is not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class ReleaseLog:
 
     entries: tuple[LogEntry, ...] = ()
     sealed: tuple[bytes, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name, the same in every copy; empty for an empty log, which is none yet."""
+        return self.entries[0].log if self.entries else ""
 
     @property
     def head(self) -> Head:
@@ -104,10 +111,11 @@ def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
         if not line.endswith(b"\n"):
             raise _invalid("its end", "it does not end with a whole line")
         line = line[:-1]
-        statement = dsse.open_sealed(line, public, name)
-        if statement.predicate_type != LOG_ENTRY:
-            raise _invalid(name, "it is no entry of a log")
-        entry = LogEntry.from_statement(statement, name)
+        with advising(ADVICE):
+            statement = dsse.open_sealed(line, public, name)
+            if statement.predicate_type != LOG_ENTRY:
+                raise _invalid(name, "it is no entry of a log")
+            entry = LogEntry.from_statement(statement, name)
         _require_next(entry, entries, name)
         if entry.repository != repository:
             raise _invalid(name, f"it belongs to the log of {entry.repository}, not to that of {repository}")
@@ -124,11 +132,13 @@ def next_entry(
     name: str,
     version: str,
     digest: Digest,
+    channel: str,
     reason: str = "",
     redirect: str = "",
 ) -> LogEntry:
-    """The entry that follows the last one of a log, about the bundle of a digest."""
+    """The entry that follows the last one of a log, about the bundle of a digest; the first one names the log."""
     return LogEntry(
+        log=log.name or secrets.token_hex(16),
         sequence=len(log.entries) + 1,
         previous=log.head.identity,
         deed=deed,
@@ -137,6 +147,7 @@ def next_entry(
         version=version,
         tag=versions.parse(version).tag,
         digest=digest,
+        channel=channel,
         reason=reason,
         redirect=redirect,
     )
@@ -146,7 +157,7 @@ def _require_next(entry: LogEntry, before: Sequence[LogEntry], name: str) -> Non
     previous = before[-1].identity if before else None
     if entry.sequence != len(before) + 1 or entry.previous != previous:
         raise _invalid(name, "it does not follow the entry before it: one is missing, exchanged or out of place")
-    if before and (entry.repository, entry.name) != (before[0].repository, before[0].name):
+    if before and (entry.log, entry.repository, entry.name) != (before[0].log, before[0].repository, before[0].name):
         raise _invalid(name, "it belongs to another log")
     if _version(entry).tag != entry.tag:
         raise _invalid(name, f"its tag {entry.tag!r} is not that of its version")
@@ -155,7 +166,8 @@ def _require_next(entry: LogEntry, before: Sequence[LogEntry], name: str) -> Non
         raise _invalid(name, f"it publishes {entry.tag} again, or gives a reason for it")
     if entry.deed is Deed.WITHDRAW:
         again = any(item.deed is Deed.WITHDRAW and item.tag == entry.tag for item in before)
-        if published is None or again or published.digest != entry.digest or not entry.reason:
+        other = published is None or (published.digest, published.channel) != (entry.digest, entry.channel)
+        if other or again or not entry.reason:
             raise _invalid(
                 name, f"it withdraws {entry.tag} twice, for no reason, or without that having been published"
             )
@@ -166,8 +178,7 @@ def _version(entry: LogEntry) -> Version:
 
 
 def _invalid(name: str, why: str) -> FarmError:
-    advice = "Do not use the registry; tell who runs it, and publish to another repository."
-    return FarmError(Code.LOG_INVALID, "the release log is damaged", f"{name}: {why}", advice, {"file": name})
+    return FarmError(Code.LOG_INVALID, "the release log is damaged", f"{name}: {why}", ADVICE, {"file": name})
 
 
 def require_extends(log: ReleaseLog, seen: Head, place: str) -> None:

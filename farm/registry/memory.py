@@ -1,8 +1,10 @@
 """What this machine saw of release logs: the signed lines of each, so that a registry cannot go back unnoticed.
 
-`<home>/registry/<hex>.log`, one file for each repository and key. Who never looked before knows nothing: a consumer's
-lock file carries the end of the log along. The lines are what a withdrawal is known from without the network, and what
-a publisher puts back where a registry lost them.
+`<home>/registry/<hex>.log` holds the lines of a log: one file for each log, by the name that its entries bear, and key.
+A registry may be reached by several names and a mirror is a copy: whoever shows a log is held against what was seen of
+it anywhere. `<hex>.place` says which log a place, HOST/REPOSITORY, showed: one that shows none, or another, is noticed.
+Who never looked before knows nothing: a consumer's lock file carries the end of the log along. The lines are what a
+withdrawal is known from without the network, and what a publisher puts back where a registry lost them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from kernelfarm import canonical, digest, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
 from signing.keys import PublicKey
+from signing.release import is_log
 
 FOLDER = "registry"
 
@@ -24,32 +27,58 @@ def require_and_remember(
     home: Home, reference: Reference, public: PublicKey, repository: str, found: ReleaseLog
 ) -> None:
     """Remember the log of `repository` that this place shows; raises as `log.require_extends` where it lacks what was
-    seen of it here before, and as `seen`.
+    seen here before, of this place or of this log, and as `seen`.
     """
-    path = _place(home.create(), reference, public)
-    with files.coded("what was seen of a release log could not be kept", path):
-        path.parent.mkdir(exist_ok=True)
-    data = found.encode()
-    with files.locked(path):
-        known = _read(path)
-        if not data.startswith(known):  # else what was verified before need not be again
-            log.require_extends(found, _decode(known, path, public, repository).head, reference.place)
-        if data != known:
-            files.atomic_write(path, data)
+    folder = home.create().root / FOLDER
+    with files.coded("what was seen of a release log could not be kept", folder):
+        folder.mkdir(exist_ok=True)
+    with files.locked(folder / "seen"):
+        before = _log_at(home, reference, public)
+        data = found.encode()
+        for name in sorted({before, found.name} - {""}):
+            path = _lines(home, public, name)
+            known = _read(path)
+            if not data.startswith(known):  # else what was verified before need not be again
+                log.require_extends(found, _decode(known, path, public, repository).head, reference.place)
+        if found.name:
+            if data != _read(path := _lines(home, public, found.name)):
+                files.atomic_write(path, data)
+            if before != found.name:
+                files.atomic_write(_place(home, reference, public), found.name.encode())
 
 
-def seen(home: Home, reference: Reference, public: PublicKey, repository: str) -> ReleaseLog:
-    """What was seen of the log of `repository`, at this place; an empty log where nothing was. Nothing is written.
+def seen(home: Home, reference: Reference, public: PublicKey, repository: str, name: str = "") -> ReleaseLog:
+    """What was seen of the log `name` of `repository`, or without a name of the one at this place; an empty log where
+    nothing was. Nothing is written.
 
     Raises `FarmError` LOG_INVALID where what was kept of it is damaged.
     """
-    path = _place(home, reference, public)
+    name = name or _log_at(home, reference, public)
+    if not name:
+        return ReleaseLog()
+    path = _lines(home, public, name)
     return _decode(_read(path), path, public, repository)
 
 
+def _lines(home: Home, public: PublicKey, name: str) -> Path:
+    return _file(home, {"log": name, "key": public.keyid}, "log")
+
+
 def _place(home: Home, reference: Reference, public: PublicKey) -> Path:
-    name = canonical.digest_of({"place": reference.place, "key": public.keyid})
-    return home.root / FOLDER / f"{digest.hex_of(name)}.log"
+    return _file(home, {"place": reference.place, "key": public.keyid}, "place")
+
+
+def _file(home: Home, what: dict[str, str], ending: str) -> Path:
+    return home.root / FOLDER / f"{digest.hex_of(canonical.digest_of(what))}.{ending}"
+
+
+def _log_at(home: Home, reference: Reference, public: PublicKey) -> str:
+    """The name of the log that a place showed; empty where none was seen there."""
+    path = _place(home, reference, public)
+    name = _read(path).decode("utf-8", "replace")
+    if name and not is_log(name):
+        raise _damaged(path, "it names no log")
+    return name
 
 
 def _read(path: Path) -> bytes:
@@ -61,6 +90,10 @@ def _decode(known: bytes, path: Path, public: PublicKey, repository: str) -> Rel
     try:
         return log.decode(known, public, repository)
     except FarmError as reason:
-        what = "what this machine remembers of a release log is damaged"
-        advice = "Remove the file: what it remembered is lost, and a lock file still knows what it saw."
-        raise FarmError(Code.LOG_INVALID, what, f"{path}: {reason.why}", advice, {"file": str(path)}) from reason
+        raise _damaged(path, reason.why) from reason
+
+
+def _damaged(path: Path, why: str) -> FarmError:
+    what = "what this machine remembers of a release log is damaged"
+    advice = "Remove the file: what it remembered is lost, and a lock file still knows what it saw."
+    return FarmError(Code.LOG_INVALID, what, f"{path}: {why}", advice, {"file": str(path)})

@@ -53,6 +53,7 @@ class Published:
             "digest": self.digest,
             "name": self.entry.name,
             "version": self.entry.version,
+            "channel": self.entry.channel,
             "log": {"sequence": self.entry.sequence, "entry": self.entry.identity},
             "moved": self.pushed.moved,
             "present": self.pushed.present,
@@ -92,7 +93,7 @@ def publish(
         if entry is None:
             versions.require_next(wanted, found.versions())
         else:
-            _require_same_channel(remote, view, released, public)
+            _require_same_channel(entry, released)
         base = found.before(wanted)
         if base is not None:
             _require_compared(base, wanted, released, root, place)
@@ -102,7 +103,13 @@ def publish(
         _require_there(settings, remote, view, public)
         if entry is None:
             entry = log.next_entry(
-                found, Deed.PUBLISH, place.repository, name=view.name, version=str(wanted), digest=view.digest
+                found,
+                Deed.PUBLISH,
+                place.repository,
+                name=view.name,
+                version=str(wanted),
+                digest=view.digest,
+                channel=released.channel,
             )
             with client.open_signer(home, key) as signer:  # not before: it ends when nobody asks it for minutes
                 (sealed,) = signer.sign(root, [entry.statement()])
@@ -152,6 +159,7 @@ def withdraw(
             name=entry.name,
             version=entry.version,
             digest=entry.digest,
+            channel=entry.channel,
             reason=reason,
             redirect=redirect,
         )
@@ -180,17 +188,16 @@ def _require_released(view: BundleView, public: PublicKey, root: Path) -> Releas
     return found
 
 
-def _require_same_channel(remote: Remote, view: BundleView, released: Release, public: PublicKey) -> None:
-    """Raise where the same bundle is published for another channel: its statement would go, and what that demanded."""
-    try:
-        there = released_of(transfer.statements_of(remote, view.digest, public).values())
-    except FarmError:  # damaged there: this publication puts it right
-        return
-    if there is not None and there.channel != released.channel:
-        what = f"{view.name} {view.version} is published for the channel {there.channel}"
+def _require_same_channel(entry: LogEntry, released: Release) -> None:
+    """Raise where the same bundle is published for another channel: its statement would go, and what that demanded.
+
+    The log says for which: what lies beside the bundle there, a registry can lose.
+    """
+    if entry.channel != released.channel:
+        what = f"{entry.name} {entry.version} is published for the channel {entry.channel}"
         why = f"this release of the same payloads is for {released.channel}"
         advice = f"Give them a version of their own for {released.channel}: `farm release --version`."
-        raise FarmError(Code.CHANNEL_REFUSED, what, why, advice, {"channel": there.channel})
+        raise FarmError(Code.CHANNEL_REFUSED, what, why, advice, {"channel": entry.channel})
 
 
 def _require_compared(base: LogEntry, wanted: Version, released: Release, root: Path, place: Reference) -> None:
@@ -322,7 +329,7 @@ def _restored(settings: Config, remote: Remote, public: PublicKey, say: Say) -> 
     """
     place = remote.reference
     found = transfer.read_log(remote, public)
-    own = memory.seen(settings.home, place, public, place.repository)
+    own = memory.seen(settings.home, place, public, place.repository, found.name)
     if own.head.sequence > found.head.sequence and own.entries[: found.head.sequence] == found.entries:
         say(f"the registry lost entries {found.head.sequence + 1} to {own.head.sequence} of the log: put back")
         _write(settings, remote, own)

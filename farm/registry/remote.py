@@ -28,6 +28,7 @@ _ACCEPT = ", ".join((oci.MANIFEST, oci.INDEX))
 _LARGEST = layout.Limits().document
 _SHA256 = "sha256:"
 _PUBLISH_AGAIN = "Have who released it publish it again: what is missing is pushed, the rest stays."
+_NOT_OURS = "Do not use it; tell who runs the registry, and publish again or to another repository."
 _PAGE = 1000
 _PAGES = 1000
 
@@ -177,7 +178,7 @@ class Remote:
             said = answer.headers.get("Docker-Content-Digest", "")
         if len(data) > _LARGEST:
             what = f"a document of {self.reference.place} is too large"
-            raise FarmError(Code.MANIFEST_REPLACED, what, f"it has more than {_LARGEST} bytes")
+            raise FarmError(Code.MANIFEST_REPLACED, what, f"it has more than {_LARGEST} bytes", _NOT_OURS)
         if said.startswith(_SHA256) and digest.of_bytes(data) != said:
             raise self._replaced(said, data)  # by a tag too: the tag is where it was, what it names is not
         return data

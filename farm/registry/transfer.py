@@ -14,7 +14,7 @@ from farm.registry.log import ReleaseLog
 from farm.registry.remote import Remote
 from kernelfarm import files, layout, oci, oci_bundle
 from kernelfarm.digest import Digest
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import Code, FarmError, advising
 from kernelfarm.layout import Limits
 from kernelfarm.oci import Descriptor, Index, Manifest
 from kernelfarm.oci_bundle import CONFIG, BundleView
@@ -27,6 +27,7 @@ LOG_TAG = "release-log"
 LOG = "application/vnd.kernelfarm.release-log.v1"
 LOG_LINES = "application/vnd.kernelfarm.release-log.v1+jsonl"
 _LOG_LARGEST = 64 << 20
+_FOREIGN = "Do not use it: no farm published it so. Have who released it publish it again."
 
 Say = Callable[[str], None]
 
@@ -82,7 +83,7 @@ def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: S
     MANIFEST_*, BLOB_*, BUNDLE_INVALID, BUNDLE_LIMIT.
     """
     limits = Limits()
-    with files.coded("a bundle could not be written", folder):
+    with advising(_FOREIGN), files.coded("a bundle could not be written", folder):
         blobs = folder / layout.BLOB_FOLDER
         blobs.mkdir(parents=True, exist_ok=True)
         data = remote.document(wanted)
@@ -98,7 +99,8 @@ def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: S
             oci_bundle.require_payload_manifest(manifest, name)
             for blob in (*manifest.layers, manifest.config):
                 if blob.size > limits.blob:
-                    raise FarmError(Code.BUNDLE_LIMIT, f"{blob.title or CONFIG} is larger than {limits.blob} bytes")
+                    what = f"{blob.title or CONFIG} is larger than {limits.blob} bytes"
+                    raise FarmError(Code.BUNDLE_LIMIT, what, next_step=_FOREIGN)
                 remote.fetch(blob, folder / oci.blob_name(blob.digest))
             headers += [layer for layer in manifest.layers if layer.title == HEADER]
             say(f"fetched {item.digest}")
@@ -117,13 +119,22 @@ def pull(remote: Remote, wanted: Digest, public: PublicKey, folder: Path, say: S
 @contextmanager
 def fetched(remote: Remote, wanted: Digest, public: PublicKey, scratch: Path) -> Iterator[BundleView]:
     """The bundle of a digest for the time of the block, in a folder below `scratch`. Raises as `pull`."""
-    with files.coded("a release could not be fetched", scratch), files.temp_folder(scratch) as folder:
+    with (
+        advising(_FOREIGN),
+        files.coded("a release could not be fetched", scratch),
+        files.temp_folder(scratch) as folder,
+    ):
         pull(remote, wanted, public, folder)
         yield oci_bundle.read(folder).require()
 
 
 def statements_of(remote: Remote, wanted: Digest, public: PublicKey) -> dict[str, Statement]:
     """What the key signed about a bundle and its payloads, by file, without fetching these. Raises as `pull`."""
+    with advising(_FOREIGN):
+        return _statements_of(remote, wanted, public)
+
+
+def _statements_of(remote: Remote, wanted: Digest, public: PublicKey) -> dict[str, Statement]:
     data = remote.document(wanted)
     index = Index.decode(data, oci.blob_name(wanted))
     described = oci.describe(data, oci.INDEX)
@@ -141,7 +152,8 @@ def statements_of(remote: Remote, wanted: Digest, public: PublicKey) -> dict[str
 
 def payloads_of(remote: Remote, wanted: Digest) -> tuple[tuple[str, Digest], ...]:
     """The payloads of a bundle by target, from its index alone."""
-    index = Index.decode(remote.document(wanted), oci.blob_name(wanted))
+    with advising(_FOREIGN):
+        index = Index.decode(remote.document(wanted), oci.blob_name(wanted))
     return tuple(sorted((dict(item.annotations).get(oci.TARGET, ""), item.digest) for item in index.manifests))
 
 
@@ -151,7 +163,8 @@ def _attestations(
     """The attestations that the bundle's layout names; their documents and statements are added to `kept`."""
     listed = [item for item in remote.layout(bundle.digest).manifests if item.media_type == oci.MANIFEST]
     if len(listed) > Limits().attestations:
-        raise FarmError(Code.BUNDLE_LIMIT, f"its layout lists more than {Limits().attestations} attestations")
+        what = f"the layout of {bundle.digest} lists more than {Limits().attestations} attestations"
+        raise FarmError(Code.BUNDLE_LIMIT, what, next_step=_FOREIGN)
     found = []
     for item in listed:
         data = remote.document(item.digest, item.size)
@@ -212,12 +225,15 @@ def read_log(remote: Remote, public: PublicKey, repository: str = "") -> Release
     if data is None:
         return ReleaseLog()
     name = f"the tag {LOG_TAG}"
-    manifest = Manifest.decode(data, name)
+    with advising(log.ADVICE):
+        manifest = Manifest.decode(data, name)
     if len(manifest.layers) != 1 or manifest != _log_manifest(manifest.layers[0]):
-        raise oci.malformed(name, "it is not the manifest of a release log")
+        raise oci.malformed(name, "it is not the manifest of a release log").advised(log.ADVICE)
     (layer,) = manifest.layers
     if layer.size > _LOG_LARGEST:
-        raise FarmError(Code.LOG_INVALID, "the release log is too large", f"it has {layer.size} bytes")
+        why = f"it has {layer.size} bytes, at most {_LOG_LARGEST} are read"
+        advice = "Publish to another repository. If it did not grow by its releases, tell who runs the registry."
+        raise FarmError(Code.LOG_INVALID, "the release log is too large", why, advice)
     return log.decode(_blob(remote, layer), public, repository or remote.reference.repository)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from farm.release.versions import Version
-from kernelfarm import digest
+from kernelfarm import digest, nouns
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from toolchains import target
@@ -115,6 +115,10 @@ def load(path: Path) -> dict[str, Channel]:
 def _channel(path: Path, name: str, value: Any) -> Channel:
     if not isinstance(value, Mapping):
         raise _invalid(path, f"{name} is no table")
+    try:
+        nouns.require_file_name(name)
+    except FarmError as reason:
+        raise _invalid(path, f"{reason.what}: {reason.why}") from reason
     if unknown := sorted(set(value) - _KEYS):
         raise _invalid(path, f"{name}: the key {unknown[0]} is unknown")
     targets, final, prerelease = value.get("targets", []), value.get("final", True), value.get("prerelease", True)

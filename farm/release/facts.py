@@ -12,7 +12,7 @@ from farm import agreement
 from farm.payload import GOLDEN, HEADER, INCLUDE, as_file
 from farm.release import compatibility
 from farm.release.compatibility import Interface, Numbers, TargetFacts, Tensor, Verdict
-from kernelfarm import canonical, oci
+from kernelfarm import canonical, oci, oci_bundle
 from kernelfarm.device import PayloadHeader
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
@@ -127,5 +127,6 @@ def _api_version(view: BundleView, payload: PayloadView) -> int:
     found = _API.search(view.folder.read_blob(blob))
     if found is None:
         file = oci.blob_name(blob.digest)
-        raise FarmError(Code.PAYLOAD_INVALID, f"{file} is not {INCLUDE}", "it names no version", detail={"file": file})
+        what = f"{file} is not {INCLUDE}"
+        raise FarmError(Code.PAYLOAD_INVALID, what, "it names no version", oci_bundle.AGAIN, {"file": file})
     return int(found[1])

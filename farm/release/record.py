@@ -13,7 +13,7 @@ from farm.release.compatibility import Interface
 from farm.release.versions import Version
 from kernelfarm import canonical, digest, files, nouns
 from kernelfarm.digest import Digest
-from kernelfarm.errors import Code, FarmError
+from kernelfarm.errors import Code, FarmError, advising
 from kernelfarm.paths import Home
 
 FOLDER = "releases"
@@ -53,7 +53,10 @@ def keep(home: Home, released: Released, goldens: dict[Digest, bytes]) -> None:
 def known(home: Home, name: str) -> tuple[Released, ...]:
     """The releases of a name, by precedence; raises `FarmError` for a damaged record, which it names."""
     folder = home.root / FOLDER / name
-    with files.coded("the record of releases could not be read", folder):
+    advice = (
+        "Restore the file, or remove it and give --against: what it said is lost, the repository has what is published."
+    )
+    with advising(advice), files.coded("the record of releases could not be read", folder):
         found = [
             canonical.decode(Released, path.read_bytes(), name=str(path)) for path in sorted(folder.glob("*.json"))
         ]

@@ -290,7 +290,7 @@ def _already(past: Past, ours: Interface, order: Order) -> Released | None:
     before = past.before(found.parsed)
     if order.bump is not None and before is not None and found.parsed.core < before.parsed.raised(order.bump):
         return None
-    if found.channel not in ("", name):
+    if found.channel != name:
         what = f"{ours.name} {found.version} was released for the channel {found.channel}"
         why = f"it has these very payloads, and its signed statement does not say {name}"
         advice = f"Give them a version of their own for {name}: --version {found.parsed.core.raised(Level.PATCH)}."

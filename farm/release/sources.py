@@ -11,9 +11,7 @@ import glob
 import hashlib
 import marshal
 import os
-import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import MAGIC_NUMBER, cache_from_source
@@ -21,7 +19,8 @@ from pathlib import Path, PurePath
 
 from farm import actions
 from farm.actions import COMPILER_ROOMS, room
-from kernelfarm import digest, files
+from farm.release import commit
+from kernelfarm import digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import RecipeInputs
 from signing.release import Source
@@ -29,9 +28,6 @@ from toolchains import runtime_build
 
 ROOMS = ("containers", "farm", "kernelc", "kernelfarm", "runtime", "sbom", "signing", "toolchains")
 _DISTRIBUTION = "kernel-farm"
-_HIDDEN = ("h", "S", "s")
-"""How `git ls-files -v` marks files whose changes `git status` was told not to look for."""
-_GIT_S = 60.0
 _SHOWN = 5
 _BYTECODE = "**/__pycache__/*.pyc"
 _HEADER = struct.Struct("<4sIII")
@@ -59,43 +55,16 @@ def require_same(recipe: RecipeInputs) -> None:
 
 
 def _checkout(top: Path) -> Source:
-    commit = _git(top, "rev-parse", "HEAD").strip()
-    changed = {line[3:] for line in _git(top, "status", "--porcelain=v1", "-z", "-uno").split("\0") if line}
+    found = commit.head(top)
+    changed = commit.differing(top, found, _present(top))
+    _require_unchanged(changed, f"since the commit {found[:12]}", "Commit or undo the changes, then build again.")
+    return Source("git", found)
+
+
+def _present(top: Path) -> set[str]:
+    """What lies in the rooms, by path, but byte code, which is looked at by itself."""
     rooms = [name for name in ROOMS if (top / name).is_dir()]
-    others = _git(top, "ls-files", "-z", "--others", "-x", _BYTECODE, "--", *rooms)  # ignored ones are run too
-    changed |= set(others.split("\0"))
-    flagged = _git(top, "ls-files", "-z", "-v").split("\0")
-    changed |= {line[2:] for line in flagged if line[:1] in _HIDDEN}
-    _require_unchanged(
-        changed - {""}, f"since the commit {commit[:12]}", "Commit or undo the changes, then build again."
-    )
-    return Source("git", commit)
-
-
-def _git(top: Path, *words: str) -> str:
-    program = shutil.which("git")
-    if program is None:
-        advice = "Install git: the farm runs from a checkout, whose commit a release names."
-        raise FarmError(Code.TOOL_MISSING, "git is not installed", next_step=advice)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    try:
-        with files.coded("git could not be started", Path(program)):
-            done = subprocess.run(
-                [program, "-C", str(top), "-c", "core.fsmonitor=false", *words],
-                capture_output=True,
-                timeout=_GIT_S,
-                env={**environment, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C.UTF-8"},
-                check=False,
-            )
-    except subprocess.TimeoutExpired as reason:
-        what, why = "git could not tell the state of the farm's sources", f"it took more than {_GIT_S:g} seconds"
-        raise FarmError(Code.TOOL_FAILED, what, why, "Run the command again.", {"argv": words}) from reason
-    if done.returncode:
-        why = done.stderr.decode("utf-8", "replace").strip()
-        raise FarmError(
-            Code.TOOL_FAILED, "git could not tell the state of the farm's sources", why, detail={"argv": words}
-        )
-    return done.stdout.decode("utf-8", "surrogateescape")
+    return {name for name in commit.below(top, rooms) if not PurePath(name).match(_BYTECODE)}
 
 
 def _installed(top: Path) -> Source:
@@ -107,12 +76,7 @@ def _installed(top: Path) -> Source:
     listed = {path.as_posix(): path.hash for path in found.files or () if path.parts[0] in ROOMS}
     if not listed:
         raise _nobodys(top, "its installation lists no files")
-    present = {
-        path.relative_to(top).as_posix()
-        for name in ROOMS
-        for path in sorted((top / name).rglob("*"))
-        if path.is_file() and not path.match(_BYTECODE)
-    }
+    present = _present(top)
     sums = {name: hash_ for name, hash_ in listed.items() if not PurePath(name).match(_BYTECODE)}
     changed = present ^ set(sums)
     for name in sorted(present & set(sums)):

@@ -316,28 +316,29 @@ def boundary_input(context: Context, number: int) -> Lowered:
     """The copy of the `number`-th graph input into the compiler's layout."""
     name = context.graph.inputs[number].tensor
     y = context.buffer(name)
-    x = _port(context, name)
+    port = PortOperand("input", number)
+    x = port_buffer(context.graph, port)
     columns = context.lanes * (4 if y.lanes == 1 else 1)
     kernel = cast.lower(cast.Cast(x, y, columns))
-    value = context.value(name)
-    return Lowered(f"input{number}", "layout_cast", kernel, (PortOperand("input", number), value))
+    return Lowered(f"input{number}", "layout_cast", kernel, (port, context.value(name)))
 
 
 def boundary_output(context: Context, number: int) -> Lowered:
     """The copy of a value into the caller's memory of the `number`-th graph output."""
     name = context.graph.outputs[number].tensor
-    x, y = context.buffer(name), _port(context, name)
+    port = PortOperand("output", number)
+    x, y = context.buffer(name), port_buffer(context.graph, port)
     columns = context.lanes
     if x.height * x.width == 1 and not x.has_halo:  # the channels of one pixel lie in a row already
         x, y = Buffer(1, 1, x.blocks * x.lanes, 1), Buffer(1, 1, x.channels, 1)
         columns *= 4
     kernel = cast.lower(cast.Cast(x, y, columns))
-    value = context.value(name)
-    return Lowered(f"output{number}", "layout_cast", kernel, (value, PortOperand("output", number)))
+    return Lowered(f"output{number}", "layout_cast", kernel, (context.value(name), port))
 
 
-def _port(context: Context, name: str) -> Buffer:
-    """The caller's memory of a value, row major: channels come first, but last in a sequence [1, L, C]."""
-    tensor = context.graph.tensors[name]
+def port_buffer(graph: Graph, operand: PortOperand) -> Buffer:
+    """The caller's memory of a graph's input or output, row major: channels come first, but last in [1, L, C]."""
+    ports = graph.inputs if operand.direction == "input" else graph.outputs
+    tensor = graph.tensors[ports[operand.number].tensor]
     channels, height, width = image(tensor)
     return Buffer(channels, height, width, channels if channel_axis(len(tensor.shape)) != 1 else 1)

@@ -7,6 +7,7 @@ control-flow notes. LTO of bare IR once silently fell back to 128-bit code, henc
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import prod
 
 from kernelc import mlir
@@ -74,10 +75,20 @@ def stages(index_bits: int) -> tuple[mlir.Stage, ...]:
 
 def lower(kernel: Kernel, target: Target) -> str:
     """LLVM IR text of the object that holds one kernel: a private function and the tile function `kernel.symbol`."""
+    return finish(translate(kernel, target), kernel, target)
+
+
+def translate(kernel: Kernel, target: Target) -> str:
+    """What MLIR makes of a kernel's text for a target, before `finish`."""
     text = with_maximum(kernel.text) if target.vector.nan_maximum else kernel.text
     if target.index_bits != 64:
         text = with_sequence(text, memory_sequence(target.index_bits))
-    return finish(mlir.to_llvm(text, stages(target.index_bits), inspect=_guard), kernel, target)
+    return mlir.to_llvm(text, stages(target.index_bits), inspect=_guard)
+
+
+def retargeted(host: Target, target: Target) -> Target:
+    """`host` for IR that was translated for `target`: with indices as wide as they are there."""
+    return replace(host, code=replace(host.code, index_bits=target.index_bits))
 
 
 def _guard(stage: str, text: str) -> None:

@@ -23,12 +23,16 @@ from toolchains.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object file and the digests of its IR and of itself; `reused` when it comes from an earlier compile."""
+    """An object file and the digests of its IR and of itself; `reused` when it comes from an earlier compile.
+
+    `runnable` is an object of the same IR that this machine runs, where one was asked for: itself or one beside it.
+    """
 
     path: Path
     llvm: Digest
     digest: Digest
     reused: bool = False
+    runnable: Path | None = None
 
     def entry(self) -> Entry:
         """What a later compile may take instead of compiling."""
@@ -43,26 +47,34 @@ def build_objects(
     jobs: int,
     known: Path | None = None,
     done: Callable[[str, Object], None] | None = None,
+    host: Target | None = None,
 ) -> dict[str, Object]:
     """One object per kernel in `folder`, by symbol, compiled by at most `jobs` processes; `done` hears of each.
 
-    `known` is a folder of entries to take instead, by the digests of the kernels' texts; None for none.
+    `known` is a folder of entries to take instead, by the digests of the kernels' texts; None for none. What is
+    compiled is compiled for `host` as well.
     """
     objects = {symbol: found for symbol, kernel in kernels.items() if (found := _taken(known, kernel, target, folder))}
-    waiting: dict[str, tuple[Digest, Future[Path]]] = {}
+    waiting: dict[str, tuple[Digest, Future[Path], Future[Path] | None]] = {}
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         for symbol, kernel in kernels.items():
             if symbol in objects:
                 continue
-            text = llvm.lower(kernel, target)
-            source = folder / f"{symbol}.ll"
-            source.write_text(text, encoding="utf-8")
-            waiting[symbol] = of_bytes(text.encode()), pool.submit(_compile, source, target)
+            raw = llvm.translate(kernel, target)
+            text = llvm.finish(raw, kernel, target)
+            made = pool.submit(_compile, folder / f"{symbol}.ll", text, target)
+            beside = made if host == target else None
+            if host is not None and host != target:
+                place, other = folder / f"{symbol}.{host.name}.ll", llvm.retargeted(host, target)
+                beside = pool.submit(_compile, place, llvm.finish(raw, kernel, other), other, "-O1")
+            waiting[symbol] = of_bytes(text.encode()), made, beside
         for symbol in kernels:
             if symbol not in objects:
-                digest, future = waiting[symbol]
+                digest, future, beside = waiting[symbol]
                 path = future.result()
-                objects[symbol] = Object(path, digest, of_file(path))
+                objects[symbol] = Object(
+                    path, digest, of_file(path), runnable=None if beside is None else beside.result()
+                )
             if done is not None:
                 done(symbol, objects[symbol])
     return {symbol: objects[symbol] for symbol in kernels}
@@ -90,7 +102,8 @@ def _taken(known: Path | None, kernel: Kernel, target: Target, folder: Path) -> 
     return Object(path, entry.llvm, of_bytes(entry.data), reused=True)
 
 
-def _compile(source: Path, target: Target) -> Path:
+def _compile(source: Path, text: str, target: Target, optimise: str = "-O2") -> Path:
+    source.write_text(text, encoding="utf-8")
     output = source.with_suffix(".o")
-    zig.compile_ir(source, output, target)
+    zig.compile_ir(source, output, target, optimise=optimise)
     return output

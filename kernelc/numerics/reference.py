@@ -41,16 +41,25 @@ def evaluate_all(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def _values(graph: Graph, inputs: Mapping[str, Array], *, keep: Collection[str]) -> dict[str, Array]:
     """The values named in `keep`, and others; what nothing reads any more is dropped on the way."""
     values = _checked_inputs(graph, inputs)
-    values.update({name: _widened(weight.array) for name, weight in graph.weights.items()})
+    values.update({name: widened(weight.array) for name, weight in graph.weights.items()})
     last = {name: number for number, node in enumerate(graph.nodes) for name in node.inputs}
-    with np.errstate(all="ignore"):
-        for number, node in enumerate(graph.nodes):
-            operands = [values[name] for name in node.inputs]
-            values[node.outputs[0]] = _widened(exact.canonical(np.asarray(_KERNELS[node.op](node, operands))))
-            for name in {*node.inputs, *node.outputs} - {*keep}:
-                if last.get(name, number) == number:
-                    del values[name]
+    for number, node in enumerate(graph.nodes):
+        values[node.outputs[0]] = apply(node, [values[name] for name in node.inputs])
+        for name in {*node.inputs, *node.outputs} - {*keep}:
+            if last.get(name, number) == number:
+                del values[name]
     return values
+
+
+def apply(node: Node, operands: Sequence[Array]) -> Array:
+    """Result of one node for `widened` operands, itself widened."""
+    with np.errstate(all="ignore"):
+        return widened(exact.canonical(np.asarray(_KERNELS[node.op](node, operands))))
+
+
+def widened(array: Array) -> Array:
+    """Floats as float64; others as they are."""
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
 def _checked_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -64,12 +73,8 @@ def _checked_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Arra
             given = f"{array.dtype} {shape_text(array.shape)}"
             wanted = f"{tensor.dtype} {shape_text(tensor.shape)}"
             raise FarmError(Code.SHAPE_MISMATCH, f"input {port.name!r} is {given}", f"the graph takes {wanted}")
-        values[port.tensor] = _widened(array)
+        values[port.tensor] = widened(array)
     return values
-
-
-def _widened(array: Array) -> Array:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
 def _sigmoid(_: Node, operands: Sequence[Array]) -> Array:

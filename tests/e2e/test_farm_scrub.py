@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,11 @@ import onnx
 import pytest
 
 from farm import models, subject
-from kernelfarm import oci_bundle
+from kernelfarm import digest, oci_bundle
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.nouns import Model
 from kernelfarm.store import ContentStore
-from tests.support import graphs, planted
+from tests.support import graphs, json_changes, planted
 from tests.support.product import Done, Product
 
 TARGET = "x86-64-v3"
@@ -92,7 +93,7 @@ def test_what_was_scrubbed_is_told_without_telling_it(made: Secret) -> None:
     (told,) = made.done.document["scrubbed"]
 
     assert told["model"] == "model"
-    assert told["before"] == models.digest.of_file(made.model)
+    assert told["before"] == digest.of_file(made.model)
     assert told["after"] != told["before"]
     assert set(told["removed"]) == {"doc strings", "metadata", "names", "producer"}
     assert [(item["kind"], item["name"]) for item in told["renamed"]] == [
@@ -102,7 +103,7 @@ def test_what_was_scrubbed_is_told_without_telling_it(made: Secret) -> None:
     assert planted.found_in(json.dumps(told).encode() + made.done.stderr.encode()) == set()
 
 
-def test_the_payload_lists_the_rules_and_the_attestation_the_digest_before(made: Secret) -> None:
+def test_the_payload_lists_the_rules_and_its_bill_and_provenance_alone_the_digest_before(made: Secret) -> None:
     view = oci_bundle.read(made.bundle).require()
     config = json.loads(view.folder.blob_path(view.payloads[0].files["config.json"]).read_bytes())
     report = made.product.must("verify", made.bundle, "--key", made.product.public_key)
@@ -111,21 +112,61 @@ def test_the_payload_lists_the_rules_and_the_attestation_the_digest_before(made:
     assert config["scrub"]["renamed"] == ["scrubbed_input_0", "scrubbed_output_0"]
     assert [item["name"] for item in config["inputs"]] == ["scrubbed_input_0"]
     assert all(check["ok"] for check in report["checks"])
-    before = str(made.done.document["scrubbed"][0]["before"])
-    texts = [base for _, data in files_of(made.bundle) for base in planted.layers(data) if before.encode() in base]
-    assert texts, "the provenance names the file as it was"
-    assert all(b"kernelFarm_modelBeforeScrubbing" in text for text in texts)
+    told = str(made.done.document["scrubbed"][0]["before"])
+    assert told == digest.of_file(made.model)
+    before = digest.hex_of(digest.parse(told)).encode()
+    holding = {path for path, data in files_of(made.bundle) if any(before in base for base in planted.layers(data))}
+    named = {made.bundle / check["subject"] for check in report["checks"] if check["check"].startswith("provenance")}
+    assert holding == {*named, view.folder.blob_path(view.payloads[0].files["sbom.cdx.json"])}
 
 
-def test_a_model_with_other_secrets_is_the_same_model(made: Secret, tmp_path: Path) -> None:
+def test_a_model_with_other_secrets_is_the_same_model_but_for_its_bill(made: Secret, tmp_path: Path) -> None:
     other = secret_model(tmp_path / "models", times=2)
     assert other.read_bytes() != made.model.read_bytes()
 
     done = build(made.product, other, tmp_path / "out")
 
-    (before,), (after,) = made.done.document["cells"], done.document["cells"]
-    assert after["cached"]
-    assert (after["recipe_key"], after["payload"]) == (before["recipe_key"], before["payload"])
+    # Given one model with two sets of texts, then no kernel is compiled again
+    assert done.status == 0, (done.document, done.stderr)
+    assert kernels(made.product, made.done)["reused"] == 0
+    assert kernels(made.product, done) == {"reused": kernels(made.product, made.done)["group"]}
+    # and every file but the bill is the same, bit by bit
+    first, second = files_of_payload(made.bundle), files_of_payload(tmp_path / "out/model")
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == ["sbom.cdx.json"]
+    # and the bills differ in the hash of the file as it was handed in, in the recipe, and in what follows from them
+    bills = [json.loads(files["sbom.cdx.json"]) for files in (first, second)]
+    found = json_changes.changed(*bills)
+    hashes = [digest.hex_of(digest.of_file(path)) for path in (made.model, other)]
+    keys = [str(each.document["cells"][0]["recipe_key"]) for each in (made.done, done)]
+    short = [digest.hex_of(digest.parse(key))[:12] for key in keys]
+    serials = tuple(bill["serialNumber"] for bill in bills)
+    assert sorted(found.values()) == sorted(
+        [
+            tuple(hashes),
+            tuple(text[:12] for text in hashes),
+            tuple(keys),
+            tuple(keys),
+            tuple(short),
+            tuple(f"pkg:generic/kernel-farm/model@{text}?target={TARGET}" for text in short),
+            serials,
+        ]
+    )
+    assert [where.split("/pedigree")[0] for where, pair in found.items() if pair == tuple(hashes)] == [
+        f"/components/{[item['bom-ref'] for item in bills[0]['components']].index('model')}"
+    ]
+
+
+def kernels(product: Product, done: Done) -> Counter[str]:
+    """How many kernels a build's run compiled ("group") and took from the cache ("reused"), by its log."""
+    (log,) = (product.home / "logs" / str(done.document["cells"][0]["run"])).glob("*.log")
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return Counter(line["stage"] for line in lines if line["stage"] in ("group", "reused"))
+
+
+def files_of_payload(bundle: Path) -> dict[str, bytes]:
+    view = oci_bundle.read(bundle).require()
+    return {name: view.folder.blob_path(blob).read_bytes() for name, blob in view.payloads[0].files.items()}
 
 
 def test_the_compiled_model_computes_what_the_reference_says(made: Secret, tmp_path: Path) -> None:
@@ -169,6 +210,7 @@ def test_a_model_given_again_is_known_by_the_same_words_only(made: Secret, tmp_p
     named = _named_by_the_word(tmp_path)
 
     subject.take_model(wanted, plain, made.model, tmp_path, words)
+    subject.take_model(wanted, plain, secret_model(tmp_path / "other", times=2), tmp_path, words)
     other = models.take_in(named, "model", store, scratch=tmp_path, words=words).model
 
     assert isinstance(other, Model)

@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import pytest
 
-from farm import config, native, processor, self_test
+from farm import config, native, self_test
 from farm.native import NotRunnableError
 from kernelfarm.errors import Code, FarmError, Status
 from tests.support.product import TARGETS, Built, Product
-from toolchains import target
+from toolchains import processor, target
 
 
 def test_a_machine_that_has_nothing_but_the_bundle_can_test_it(tiny_bundle: Built, tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from farm import processor
 from kernelfarm.errors import Code, Status
 from tests.support.product import TARGETS, Built, Product
-from toolchains import gate, target
+from toolchains import gate, processor, target
 
 
 @pytest.mark.parametrize("name", TARGETS)

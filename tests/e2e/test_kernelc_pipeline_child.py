@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from containers import result
-from farm import native, processor
+from farm import native
 from kernelfarm import canonical, device, digest
 from kernelfarm.errors import Code, FarmError
 from tests.support import graphs, onnx_files
-from toolchains import target
+from toolchains import processor, target
 
 needs_v3 = pytest.mark.skipif(
     bool(processor.missing_features(target.load("x86-64-v3"))), reason="this processor lacks AVX2"

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from farm import native, processor, subject
+from farm import native, subject
 from farm.engine import Engine
 from farm.native import Runnable
 from kernelfarm import oci_bundle
 from tests.support import device
 from tests.support.product import TARGETS, Built
-from toolchains import target
+from toolchains import processor, target
 
 THREADS, PARTITIONS = (1, 2, 3, 5, 8), (1, 3, 64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,18 @@ def test_a_source_that_imports_a_file_of_its_own_is_refused(tmp_path: Path) -> N
         zig_sources.of(main, "x86-64")
     assert caught.value.code is Code.TOOL_FAILED
     assert "own.zig" in caught.value.why
+
+
+@pytest.mark.parametrize("machine", sorted(name for name, machine in MACHINES.items() if machine.helpers))
+def test_of_the_compilers_helpers_only_files_with_kept_code_are_listed(machine: str) -> None:
+    """The table has both answers: of all helpers, which tests link, and of those that the runtime calls."""
+    source = zig_sources.library() / "compiler_rt.zig"
+    answers = json.loads(zig_sources.TABLE.read_text(encoding="utf-8"))["sources"][source.name]["machines"][machine]
+
+    kept = [frozenset(answer["kept"]) for answer in answers if answer["kept"]]
+
+    assert len(kept) == 1
+    found, everything = zig_sources.of(source, machine, kept[0]), zig_sources.of(source, machine)
+    assert set(found) < set(everything)
+    assert source in found
+    assert 2 <= len(found) <= 5 < 50 < len(everything)

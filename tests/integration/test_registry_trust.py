@@ -15,7 +15,7 @@ from farm import attest
 from farm.cli import lock as lock_command
 from farm.cli import release as release_command
 from farm.registry import consumer, log, publishing, reference, remote, transfer
-from farm.registry.consumer import Lockfile
+from farm.registry.lockfile import Lockfile
 from farm.registry.log import ReleaseLog
 from farm.registry.remote import Remote
 from farm.release.release import Past
@@ -51,6 +51,7 @@ def faults(report: Report) -> list[str]:
 
 
 def code_of(caught: pytest.ExceptionInfo[FarmError]) -> Code:
+    assert caught.value.next_step, str(caught.value)
     return caught.value.code
 
 
@@ -67,8 +68,7 @@ def published(server: ReleaseRegistry, farm: Farm) -> Past:
 
 def lose(server: ReleaseRegistry, tag: str) -> None:
     """Have the registry forget a tag."""
-    folder = server.folder / f"blobs/docker/registry/v2/repositories/{REPOSITORY}/_manifests/tags"
-    shutil.rmtree(folder / tag)
+    server.lose(REPOSITORY, tag)
 
 
 # What releases have in common
@@ -453,6 +453,43 @@ def test_a_mirror_is_held_against_what_was_seen_of_its_origin(
     assert code_of(caught) is Code.LOG_BEHIND
 
 
+def test_a_stale_copy_under_another_name_is_held_against_what_was_seen_of_the_log(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    """Nothing says that the two are one: they are known by the name that the entries of a log bear."""
+    publish(farm, farm.released(), at(release_registry))
+    old = release_registry.copy(tmp_path / "old")
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths")
+    assert not verify(tmp_path / "home", at(release_registry, ":1.0.0"), farm).ok
+
+    with registries.running(old) as other:
+        assert other.host != release_registry.host
+        (error,) = verify(tmp_path / "home", at(other, ":1.0.0"), farm).errors
+        with pytest.raises(FarmError) as caught:
+            consumer.lock(Home(tmp_path / "home"), [at(other)], farm.public)
+        assert verify(tmp_path / "of who saw nothing", at(other, ":1.0.0"), farm).ok
+        made = publish(farm, farm.released(salt="fixed", out="second"), at(other))
+
+    assert (error.code, code_of(caught)) == (Code.LOG_BEHIND, Code.LOG_BEHIND)
+    assert made.entry.sequence == 3  # the publisher put the withdrawal back first: one log, wherever it lies
+
+
+def test_one_release_in_two_registries_is_no_stale_copy(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    """A registry for trials gets every release first, the one for all only some of them, later."""
+    first, second = farm.released(), farm.released(salt="fixed", out="second")
+    with registries.running(tmp_path / "trials") as trials:
+        for bundle in (first, second):
+            publish(farm, bundle, at(trials))
+        publishing.withdraw(farm.settings, at(trials, ":1.0.1"), reason="odd widths")
+
+        assert publish(farm, first, at(release_registry)).entry.sequence == 1
+
+        for place in (at(trials, ":1.0.0"), at(release_registry, ":1.0.0")):
+            assert faults(verify(tmp_path / "home", place, farm)) == []
+
+
 @pytest.mark.parametrize("how", ["moved", "gone"])
 def test_where_a_tag_does_not_hold_the_digest_still_does(
     release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, how: str
@@ -561,7 +598,9 @@ def test_a_publisher_whose_log_was_overwritten_meanwhile_is_told(
     other = second_machine(farm, tmp_path / "other")
     a, b = farm.released("2.0.0", salt="A"), other.released("2.0.0", salt="B")
     nothing, theirs = ReleaseLog(), oci_bundle.read(b).digest
-    entry = log.next_entry(nothing, Deed.PUBLISH, REPOSITORY, name="cls", version="2.0.0", digest=theirs)
+    entry = log.next_entry(
+        nothing, Deed.PUBLISH, REPOSITORY, name="cls", version="2.0.0", digest=theirs, channel="preview"
+    )
     with client.open_signer(other.home) as signer:
         (sealed,) = signer.sign(b, [entry.statement()])
     real = publishing._tag

@@ -14,11 +14,15 @@ from click.testing import CliRunner
 from farm.cli import publish as publish_command
 from farm.licences import gate
 from farm.registry import consumer, publishing, transfer
-from farm.registry.remote import Remote
+from farm.registry.lockfile import Lockfile
+from farm.registry.remote import Remote, layout_tag
 from kernelfarm import canonical, oci_bundle
+from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
 from kernelfarm.paths import Home
 from sbom.licence.nouns import Decision
+from signing import dsse
+from signing.release import RELEASE
 from tests.support import bundles, releases
 from tests.support.release_registry import REPOSITORY, ReleaseRegistry, at, publish, verify
 from tests.support.releases import PREVIEW, Farm
@@ -45,6 +49,7 @@ def released(farm: Farm, made: Path) -> Path:
 def refusal(publishing_it: Callable[[], object]) -> FarmError:
     with pytest.raises(FarmError) as caught:
         publishing_it()
+    assert caught.value.next_step, str(caught.value)
     return caught.value
 
 
@@ -245,18 +250,78 @@ def test_a_release_after_one_that_was_never_published_is_compared_with_what_was(
     assert publish(farm, third, at(release_registry)).entry.version == "1.0.2"
 
 
+@pytest.mark.parametrize("lost", ["nothing", "the layout", "the release statement"])
 def test_a_release_is_published_for_one_channel_whatever_a_farm_has_on_record(
-    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, lost: str
 ) -> None:
+    """Which is what the signed log says: what lies beside the bundle a registry can lose."""
     found = released(farm, farm.build())
-    publish(farm, found, at(release_registry))
+    made = publish(farm, found, at(release_registry))
+    assert made.entry.channel == "careful"
+    if lost == "the layout":
+        release_registry.lose(REPOSITORY, layout_tag(made.digest))
+    elif lost == "the release statement":
+        release_registry.blob(statement_of(found)).unlink()
     other = without_a_record(farm, tmp_path / "other")
 
     error = refusal(lambda: publish(other, other.released(), at(release_registry)))
 
     assert (error.code, error.detail["channel"]) == (Code.CHANNEL_REFUSED, "careful")
+    if lost != "nothing":
+        assert not verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm).ok
+        publish(farm, found, at(release_registry))  # puts back what was lost
     report = verify(tmp_path / "consumer", at(release_registry, ":1.0.0"), farm)
     assert "for the channel careful" in {check.name: check.found for check in report.checks}["released"]
+
+
+def test_a_statement_for_another_channel_in_the_place_of_the_published_one_is_found_out(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    """Two farms of one key released the same payloads; who may write to the registry exchanges the statements."""
+    found = released(farm, farm.build())
+    made = publish(farm, found, at(release_registry))
+    home = Home(tmp_path / "consumer")
+    locked = consumer.lock(home, [at(release_registry)], farm.public)
+    assert [item.channel for item in locked.bundles] == ["careful"]
+    (have,) = fetch(home, locked, farm, tmp_path / "out")
+    assert have.channel == "careful"
+    other = without_a_record(farm, tmp_path / "other")
+    theirs = oci_bundle.read(other.released()).require()
+    assert theirs.digest == made.digest
+
+    transfer.push(Remote(at(release_registry)), theirs)
+
+    (error,) = verify(home.root, at(release_registry, ":1.0.0"), farm).errors
+    assert (error.code, error.detail["channel"]) == (Code.SIGNATURE_FOREIGN, "preview")
+    for asked in (
+        lambda: consumer.lock(home, [at(release_registry)], farm.public),
+        lambda: consumer.past_of(home, at(release_registry), farm.public),
+        lambda: fetch(home, locked, farm, tmp_path / "out"),
+        lambda: fetch(home, locked, farm, tmp_path / "anew"),
+    ):
+        assert refusal(asked).code is Code.SIGNATURE_FOREIGN
+    assert fetch(home, locked, farm, tmp_path / "out", offline=True)[0].present
+    shutil.rmtree(tmp_path / "out/cls")
+    shutil.copytree(theirs.folder.root, tmp_path / "out/cls")
+    assert refusal(lambda: fetch(home, locked, farm, tmp_path / "out", offline=True)).code is Code.SIGNATURE_FOREIGN
+    publish(farm, found, at(release_registry))
+    assert verify(home.root, at(release_registry, ":1.0.0"), farm).ok
+    assert publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="x").channel == "careful"
+
+
+def fetch(home: Home, locked: Lockfile, farm: Farm, out: Path, *, offline: bool = False) -> list[consumer.Fetched]:
+    return consumer.fetch(home, locked, farm.public, out, check_payload=bundles.no_check, offline=offline)
+
+
+def statement_of(bundle: Path) -> Digest:
+    """The blob of a bundle's release statement."""
+    view = oci_bundle.read(bundle).require()
+    (found,) = (
+        item.envelope.digest
+        for item in view.attestations
+        if dsse.read_unverified(view.folder.read_blob(item.envelope))[1].predicate_type == RELEASE
+    )
+    return found
 
 
 def test_pre_releases_are_compared_with_the_last_final_one(release_registry: ReleaseRegistry, farm: Farm) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from containers.image import pins
+from farm import pinned
 from kernelfarm import digest
 from sbom import document, image
-from sbom.making import Making
 from tests.support import bundles, sbom_validator
 from tests.support.product import tiny
 
@@ -48,7 +47,7 @@ def no_workflow_id(bill: dict[str, Any]) -> None:
 @pytest.mark.parametrize("change", [wrong_kind, wrong_hash, unknown_field, no_workflow_id])
 def test_it_refuses_what_is_wrong(validator: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     folder = bundles.compiled(tmp_path / "payload", "x86-64-v4")
-    bill = json.loads(document.describe(folder, Making(bundles.MODEL, "x86-64-v4", bundles.recipe("x86-64-v4"))))
+    bill = json.loads(document.describe(folder, bundles.making("x86-64-v4")))
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps(bill))
     change(bill)
@@ -68,8 +67,8 @@ def test_it_accepts_the_bills_of_a_real_bundle(validator: Path, shared: Path) ->
 
 
 def test_it_accepts_the_bill_of_the_image(validator: Path, tmp_path: Path) -> None:
-    packages = [image.Package(pin.kind, pin.name, pin.version, pin.file, pin.digest) for pin in pins.load().packages]
-    (tmp_path / "image.json").write_bytes(image.describe(digest.of_bytes(b"image"), packages))
+    bill = document.of_bill(image.bill(digest.of_bytes(b"image"), pinned.lock()))
+    (tmp_path / "image.json").write_bytes(bill)
 
     assert sbom_validator.complaints(validator, [tmp_path / "image.json"]) == []
 

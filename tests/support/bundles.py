@@ -15,6 +15,7 @@ from kernelfarm import device, digest, nouns, oci_bundle
 from kernelfarm.links import Links
 from kernelfarm.oci_bundle import BundleView, PayloadView
 from sbom import document, notice
+from sbom.image import Lock, Package
 from sbom.making import Making
 from signing import dsse, facts, keys, release
 from signing import verify as rules
@@ -27,6 +28,16 @@ from toolchains import target
 TARGETS = ("x86-64-v3", "x86-64-v4")
 WORKER = {"name": "first-host", "worker": "first-host-1"}
 """Who compiled such a payload."""
+LOCK = Lock(
+    digest.of_bytes(b"a lock"),
+    (
+        Package("deb", "libc6", "2.36-9", "libc6_2.36-9_amd64.deb", digest.of_bytes(b"libc6")),
+        Package("deb", "busybox-static", "1:1.35", "busybox-static_1%3a1.35_amd64.deb", digest.of_bytes(b"busybox")),
+        Package("wheel", "numpy", "2.3.5", "numpy-2.3.5-cp311.whl", digest.of_bytes(b"numpy")),
+        Package("wheel", "ziglang", "0.17.0", "ziglang-0.17.0-py3.whl", digest.of_bytes(b"zig wheel")),
+    ),
+)
+"""The lock of the image of such a payload: it brings the one tool of its recipe, and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +77,13 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
 def described(folder: Path, name: str, *, model: nouns.Model = MODEL) -> Path:
     """The payload in a folder with notices and a bill of materials that fit what is in it now."""
     (folder / "NOTICE").write_bytes(notice.describe(folder))
-    (folder / "sbom.cdx.json").write_bytes(document.describe(folder, Making(model, name, recipe(name, model=model))))
+    (folder / "sbom.cdx.json").write_bytes(document.describe(folder, making(name, model=model)))
     return folder
+
+
+def making(name: str, *, model: nouns.Model = MODEL) -> Making:
+    """What the bill of such a payload is made from, beside its files."""
+    return Making(model, name, recipe(name, model=model), LOCK)
 
 
 def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026-11-29T17:00:00Z") -> Provenance:

@@ -16,7 +16,7 @@ from kernelfarm.links import Input, Linked, Links, Origin, Source
 from toolchains import features, target
 
 TOOLS = (nouns.ToolIdentity("ziglang", "0.17.0", digest.of_bytes(b"zig")),)
-MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7)
+MODEL = nouns.Model("cls", digest.of_bytes(b"a model"), 7, before=digest.of_bytes(b"a model of somebody"))
 GOLDEN = Golden((12,), (8,), (Case((0,), (bytes(8),)), Case((1 << 32,), (bytes(8),)))).to_bytes()
 """For one input of three values and one output of two, which is expected to be 0."""
 SOURCE = Source("runtime/src/api.c", digest.of_bytes(b"api"), 3)

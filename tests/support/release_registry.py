@@ -86,6 +86,10 @@ class ReleaseRegistry:
         folder = self.folder / f"blobs/docker/registry/v2/repositories/{repository}/_manifests/tags"
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
+    def lose(self, repository: str, tag: str) -> None:
+        """Have it forget a tag."""
+        shutil.rmtree(self.folder / f"blobs/docker/registry/v2/repositories/{repository}/_manifests/tags" / tag)
+
     def copy(self, folder: Path) -> Path:
         """Its blobs as they are now, in another folder: what a mirror holds that is never brought up to date."""
         folder.mkdir(parents=True)

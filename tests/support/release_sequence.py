@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from farm import processor
 from farm.licences import gate
 from farm.release.sources import ROOMS
 from kernelfarm.paths import Home
 from tests.support import models, pinned_image, release_registry
 from tests.support.product import Product
 from tests.support.release_registry import ReleaseRegistry
-from toolchains import target
+from toolchains import processor, target
 
 SCANS = models.ROOT / "build" / "scans"
 """Recorded licence scans, kept by content and scanner: what a farm recorded, every other one may take."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from containers.image import pins
 from farm import actions
 from farm.actions import Job, Toolbox, job_of
 from kernelfarm import canonical, digest
@@ -31,6 +32,7 @@ BASE = job().action
 
 INPUTS = {
     "model bytes": job(replace(MODEL, digest=digest.of_bytes(b"other"))),
+    "model before scrubbing": job(replace(MODEL, before=digest.of_bytes(b"with names"))),
     "model name": job(replace(MODEL, name="other")),
     "external data": job(replace(MODEL, external=(ModelFile("w.bin", digest.of_bytes(b"v"), 1),))),
     "place of external data": job(replace(MODEL, external=(ModelFile("v.bin", digest.of_bytes(b"w"), 1),))),
@@ -150,6 +152,22 @@ def test_target_files_devices_byte_code_and_the_place_do_not_change_it(tmp_path:
 def test_a_job_of_other_sources_is_not_current() -> None:
     with pytest.raises(FarmError) as caught:
         actions.require_current(job())
+    assert caught.value.code is Code.SOURCES_CHANGED
+
+
+def test_an_edit_of_the_images_lock_changes_every_recipe_and_no_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, own = Model("cls", digest.of_bytes(b"model"), 5), pins.load()
+    before = job_of(model, V3, OPTIONS, actions.toolbox())
+    actions.require_current(before)
+    edited = pins.Pins(own.packages[1:], own.stand_ins)
+    monkeypatch.setattr(pins, "load", lambda: edited)
+
+    after = job_of(model, V3, OPTIONS, actions.toolbox())
+
+    assert after.action.recipe_key != before.action.recipe_key
+    assert replace(after.action.recipe, sbom_source=before.action.recipe.sbom_source) == before.action.recipe
+    with pytest.raises(FarmError) as caught:
+        actions.require_current(before)
     assert caught.value.code is Code.SOURCES_CHANGED
 
 

@@ -22,7 +22,7 @@ from sbom.read import parse_purl
 from tests.support import bundles, farms
 from tests.support.farms import Compiler
 
-BEFORE = digest.of_bytes(b"the model with its author's name")
+BEFORE = bundles.MODEL.before or ""
 HEADER = Source("zig/lib/libc/include/any-linux-any/linux/elf.h", digest.of_bytes(b"elf.h"), 5)
 
 
@@ -39,7 +39,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         PayloadInput(
             name,
             bundles.payload(work / name, name, links=links),
-            replace(bundles.provenance(name), model_before=BEFORE),
+            bundles.provenance(name),
         )
         for name, links in (("x86-64-v3", bundles.LINKS), ("x86-64-v4", with_header))
     ]
@@ -68,7 +68,7 @@ def test_a_bundle_is_shown_with_its_model_before_and_after_scrubbing(bundle: Pat
         "before_scrubbing": BEFORE,
         "external": {},
     }
-    assert v3["licences"]["MIT"] == ["tool/ziglang"]
+    assert sorted(v3["licences"]["MIT"]) == ["tool/ziglang", "wheel/ziglang"]
     assert v3["without_licence"] == ["model"]
 
 
@@ -80,9 +80,25 @@ def test_a_component_is_found_by_its_purl_with_the_way_to_it(bundle: Path, capsy
     start = f"object/start.o@{digest.hex_of(digest.of_bytes(b'start'))}"
     assert found(document) == [
         ("x86-64-v3", "ziglang", []),
+        ("x86-64-v3", "ziglang", []),
         ("x86-64-v4", "linux-headers", ["payload", "file/media-run", start, "group/zig/lib/libc/include/"]),
         ("x86-64-v4", "ziglang", []),
+        ("x86-64-v4", "ziglang", []),
     ]
+    assert [hit["component"]["ref"] for hit in document["found"] if hit["component"]["used"]] == [
+        "group/zig/lib/libc/include/"
+    ]
+
+
+def test_what_only_lies_in_the_image_is_held_by_no_payload(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, document = run(capsys, "find", "--component", "pkg:deb/debian/libc6", bundle)
+    assert main(["audit", "find", "--licence", "LGPL-2.1-or-later", str(bundle)]) == status == 0
+
+    assert found(document) == [("x86-64-v3", "libc6", []), ("x86-64-v4", "libc6", [])]
+    assert {(hit["component"]["inside"], hit["component"]["used"]) for hit in document["found"]} == {("image", False)}
+    text = capsys.readouterr().out
+    assert text.count("in the image") == 2
+    assert text.endswith("0 of 2 payloads hold it, 2 more were made with it or name it in the recipe's image\n")
 
 
 @pytest.mark.parametrize(
@@ -98,14 +114,16 @@ def test_a_licence_is_found_with_and_without_its_exception(bundle: Path, licence
     count, hits = audit.find(audit.of_folders([bundle.parent], []), audit.Wanted(None, licence))
 
     assert count == 2
-    assert sorted(hit.component.name for hit in hits) == names
-    assert {hit.where.target for hit in hits} <= {"x86-64-v4"}
+    shipped = [hit for hit in hits if hit.component.used]
+    assert sorted(hit.component.name for hit in shipped) == names
+    assert {hit.where.target for hit in shipped} <= {"x86-64-v4"}
+    assert {hit.component.name for hit in hits} - set(names) <= {"busybox-static"}  # of the image
 
 
 @pytest.mark.parametrize(
     ("purl", "count"),
     [
-        ("pkg:pypi/ziglang@0.17.0", 3),
+        ("pkg:pypi/ziglang@0.17.0", 5),
         ("pkg:pypi/ziglang@0.16.0", 0),
         ("pkg:pypi/ziglang#lib/libc/include", 1),
         ("pkg:generic/kernel-farm/cls?target=x86-64-v4", 1),
@@ -194,6 +212,8 @@ def test_the_text_names_components_and_says_that_signatures_are_not_checked(
     text = capsys.readouterr().out
     assert "pkg:pypi/ziglang@0.17.0" in text
     assert BEFORE in text
+    assert "and 4 packages of the image, " in text
+    assert "pkg:deb/" not in text  # they would fill the screen, and are not shipped
     assert "Signatures were not checked" in text
     assert main(["audit", "find", "--licence", "Linux-syscall-note", str(bundle)]) == 0
     assert "1 of 2 payloads hold it" in capsys.readouterr().out

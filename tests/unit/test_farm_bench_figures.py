@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from farm import bench, peak, processor
+from farm import bench, peak
 from farm.bench import Question
 from farm.bench_child import Clocks, Probe, Times, interleave
 from farm.native import Runnable
 from farm.subject import Subject
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
-from toolchains import target
+from toolchains import processor, target
 
 QUESTION = Question(Path("net.onnx"), "x86-64-v4")
 

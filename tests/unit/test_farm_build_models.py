@@ -52,7 +52,8 @@ def test_what_is_left_of_a_model_is_in_the_store_afterwards(tmp_path: Path, stor
     path = tmp_path / "m.onnx"
     path.write_bytes(b"a model")
     taken = models.take_in(path, "m", store, scratch=tmp_path, scrubber=scrubber())
-    assert taken == Taken(Model("m", digest.of_bytes(b"scrubbed"), 8), digest.of_bytes(b"a model"), {"names": 1})
+    left = Model("m", digest.of_bytes(b"scrubbed"), 8, before=digest.of_bytes(b"a model"))
+    assert taken == Taken(left, {"names": 1})
     assert list(store.digests()) == [taken.model.digest]
 
 
@@ -84,7 +85,7 @@ def test_the_real_scrubber_sees_a_copy_and_leaves_what_the_compiler_takes(tmp_pa
 
     taken = models.take_in(path, "m", store, scratch=tmp_path)
 
-    assert taken.before == digest.of_file(path)
+    assert taken.model.before == digest.of_file(path)
     assert taken.model.external == (ModelFile("weights.data", digest.of_bytes(b"w" * 1024), 1024),)
     (tmp_path / "out").mkdir()
     store.export(taken.model.digest, tmp_path / "out/model.onnx")
@@ -131,6 +132,16 @@ def test_a_report_that_makes_no_sense_is_refused(tmp_path: Path, store: ContentS
         models.take_in(external_model(tmp_path), "m", store, scratch=tmp_path, scrubber=scrub)
     assert caught.value.code is Code.CHILD_CRASHED
     assert list(store.digests()) == []
+
+
+def test_the_digest_before_is_that_of_what_the_child_was_given(tmp_path: Path, store: ContentStore) -> None:
+    def scrub(folder: Path) -> None:
+        scrubber()(folder)
+        (folder / "model.onnx").write_bytes(b"another")
+
+    taken = models.take_in(external_model(tmp_path / "models"), "m", store, scratch=tmp_path, scrubber=scrub)
+
+    assert taken.model.before == digest.of_bytes(b"a model")
 
 
 def test_a_missing_model(tmp_path: Path, store: ContentStore) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from farm import measure, processor
+from farm import measure
 from farm.cli import measured
 from farm.measure import Question, Report
 from farm.measure_child import fastest
@@ -18,6 +18,7 @@ from farm.subject import Subject
 from kernelc.explanation import Explanation, KernelStory, StageTime
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
+from toolchains import processor
 
 QUESTION = Question(Path("net.onnx"), "x86-64-v4")
 DIGEST = Digest("sha256:" + 64 * "0")

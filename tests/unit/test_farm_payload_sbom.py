@@ -60,6 +60,23 @@ def without(ref: str) -> Callable[[dict[str, Any]], object]:
     return change
 
 
+def another_original(bill: dict[str, Any]) -> None:
+    component(bill, "model")["pedigree"]["ancestors"][0]["hashes"][0]["content"] = "0" * 64
+
+
+def no_original(bill: dict[str, Any]) -> None:
+    del component(bill, "model")["pedigree"]
+
+
+def one_more_original(bill: dict[str, Any]) -> None:
+    (first,) = component(bill, "model")["pedigree"]["ancestors"]
+    component(bill, "model")["pedigree"]["ancestors"].append({**first, "bom-ref": "another"})
+
+
+def an_original_without_a_hash(bill: dict[str, Any]) -> None:
+    del component(bill, "model")["pedigree"]["ancestors"][0]["hashes"]
+
+
 def hide_a_link(bill: dict[str, Any]) -> None:
     entry = next(item for item in bill["dependencies"] if item["ref"] == "file/kernels.so")
     entry["dependsOn"] = []
@@ -87,6 +104,10 @@ def test_a_bill_that_fits_is_described_in_a_line(tmp_path: Path) -> None:
         (without("file/media-run"), "does not list file/media-run"),
         (without("model"), "does not list model"),
         (one_more, "lists file/extra.so, which the payload does not have"),
+        (another_original, "gives the model before scrubbing the hash 0000"),
+        (no_original, "gives the model before scrubbing the hash none, its provenance "),
+        (one_more_original, "gives the model before scrubbing the hash "),
+        (an_original_without_a_hash, "gives the model before scrubbing the hash "),
         (hide_a_link, "does not say that kernels.so holds object/kf_1.o@"),
     ],
 )

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from farm.registry import access, consumer, log, reference
-from farm.registry.consumer import Locked, Lockfile
+from farm.registry import access, lockfile, log, memory, reference
+from farm.registry.lockfile import Locked, Lockfile
 from farm.registry.log import Head, ReleaseLog
 from farm.release import reports, versions
 from farm.verify import Check, Report
 from kernelfarm import canonical, digest
 from kernelfarm.errors import Code, FarmError
+from kernelfarm.paths import Home
 from signing import dsse
 from signing.release import Deed, LogEntry
 from tests.support import bundles
@@ -117,7 +118,14 @@ def chain(*deeds: tuple[Deed, str, str]) -> list[LogEntry]:
         found = ReleaseLog(tuple(made))
         reason = "odd widths" if deed is Deed.WITHDRAW else ""
         entry = log.next_entry(
-            found, deed, "media/cls", name="cls", version=version, digest=digest.parse(named), reason=reason
+            found,
+            deed,
+            "media/cls",
+            name="cls",
+            version=version,
+            digest=digest.parse(named),
+            channel="stable",
+            reason=reason,
         )
         made.append(entry)
     return made
@@ -128,6 +136,63 @@ def sealed(entries: list[LogEntry], signer: bundles.LocalSigner = KEY) -> bytes:
 
 
 GOOD = chain((Deed.PUBLISH, "1.0.0", D[0]), (Deed.PUBLISH, "1.0.1", D[1]), (Deed.WITHDRAW, "1.0.0", D[0]))
+
+
+def remembered(home: Home, place: str, entries: list[LogEntry]) -> None:
+    found = log.decode(sealed(entries), KEY.public, "media/cls")
+    memory.require_and_remember(home, reference.parse(place), KEY.public, "media/cls", found)
+
+
+@pytest.mark.parametrize("place", ["registry.example/media/cls", "alias.example:5000/media/cls"])
+def test_whoever_shows_a_log_is_held_against_what_was_seen_of_it_anywhere(tmp_path: Path, place: str) -> None:
+    home = Home(tmp_path)
+    remembered(home, "registry.example/media/cls", GOOD)
+    second = replace(GOOD[1], digest=D[3])
+    forked = [GOOD[0], second, replace(GOOD[2], previous=second.identity)]
+
+    with pytest.raises(FarmError) as caught:
+        remembered(home, place, GOOD[:1])
+    assert (caught.value.code, caught.value.detail) == (Code.LOG_BEHIND, {"entries": 1, "seen": 3})
+    with pytest.raises(FarmError) as caught:
+        remembered(home, place, forked)
+    assert caught.value.code is Code.LOG_FORKED
+    remembered(home, place, GOOD)
+    assert memory.seen(home, reference.parse(place), KEY.public, "media/cls").entries == tuple(GOOD)
+
+
+def test_two_logs_of_one_path_are_two_though_they_began_with_the_same_release(tmp_path: Path) -> None:
+    """A release is published to a registry for trials, then to the one for all: neither is a stale mirror."""
+    home, first, second = Home(tmp_path), "trial.example/media/cls", "registry.example/media/cls"
+    remembered(home, first, GOOD)
+
+    remembered(home, second, chain((Deed.PUBLISH, "1.0.0", D[0])))
+
+    assert memory.seen(home, reference.parse(first), KEY.public, "media/cls").head.sequence == 3
+    assert memory.seen(home, reference.parse(second), KEY.public, "media/cls").head.sequence == 1
+
+
+def test_a_place_that_shows_no_log_or_another_than_before_is_noticed(tmp_path: Path) -> None:
+    home, place = Home(tmp_path), "registry.example/media/cls"
+    remembered(home, place, GOOD[:2])
+    another = chain(*[(Deed.PUBLISH, f"1.0.{patch}", D[0]) for patch in range(3)])
+
+    for entries, code in (([], Code.LOG_BEHIND), (another, Code.LOG_FORKED)):
+        with pytest.raises(FarmError) as caught:
+            remembered(home, place, entries)
+        assert caught.value.code is code
+
+
+def test_what_was_seen_of_a_log_is_found_by_its_name_wherever_it_was_seen(tmp_path: Path) -> None:
+    home, other = Home(tmp_path), reference.parse("other.example/media/cls")
+    remembered(home, "registry.example/media/cls", GOOD)
+
+    assert memory.seen(home, other, KEY.public, "media/cls", GOOD[0].log).withdrawn("1.0.0") == GOOD[2]
+    assert memory.seen(home, other, KEY.public, "media/cls") == ReleaseLog()
+    (path,) = (tmp_path / "registry").glob("*.place")
+    path.write_text("no name")
+    with pytest.raises(FarmError) as caught:
+        remembered(home, "registry.example/media/cls", GOOD)
+    assert (caught.value.code, caught.value.detail) == (Code.LOG_INVALID, {"file": str(path)})
 
 
 def test_a_log_says_what_a_tag_means_and_what_is_withdrawn() -> None:
@@ -174,6 +239,8 @@ FAULTY = {
     "withdrawn as something else": chain((Deed.PUBLISH, "1.0.0", D[0]), (Deed.WITHDRAW, "1.0.0", D[1])),
     "without a reason": [GOOD[0], GOOD[1], replace(GOOD[2], reason="")],
     "another tag than its version's": [replace(GOOD[0], tag="2.0.0")],
+    "withdrawn from another channel": [GOOD[0], GOOD[1], replace(GOOD[2], channel="preview")],
+    "another log's later": [GOOD[0], replace(GOOD[1], log="0" * 32)],
     "another repository's": [replace(GOOD[0], repository="media/det")],
     "another name later": [GOOD[0], replace(GOOD[1], name="det")],
 }
@@ -210,8 +277,9 @@ def test_a_line_that_is_too_long_for_an_entry_is_not_even_parsed(monkeypatch: py
 def test_what_is_no_log_is_refused_at_its_first_line_whatever_follows(data: bytes) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(FarmError):
+        with pytest.raises(FarmError) as caught:
             log.decode(data, KEY.public, "media/cls")
+        assert caught.value.next_step
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -231,10 +299,11 @@ def test_another_key_signs_no_entry() -> None:
     assert caught.value.code is Code.WRONG_KEY
 
 
-LOCKED = Locked("cls", "registry.example/media/cls", "1.0.0", D[0], (("x86-64-v3", D[1]),), 1, D[2])
+LOCKED = Locked("cls", "registry.example/media/cls", "1.0.0", "stable", D[0], (("x86-64-v3", D[1]),), "0" * 32, 1, D[2])
 FAULTY_LOCKS: dict[str, list[Locked]] = {
     "no bundle at all": [],
     "nothing was seen of the log": [replace(LOCKED, log_sequence=0)],
+    "no log": [replace(LOCKED, log="")],
     "less than nothing was seen": [replace(LOCKED, log_sequence=-5)],
     "a source with a tag": [replace(LOCKED, source="registry.example/media/cls:1.0.0")],
     "a source with a digest": [replace(LOCKED, source=f"registry.example/media/cls@{D[0]}")],
@@ -248,12 +317,12 @@ FAULTY_LOCKS: dict[str, list[Locked]] = {
 def test_a_lock_file_that_says_too_little_is_refused(tmp_path: Path, items: list[Locked]) -> None:
     path = tmp_path / "farm.lock"
     path.write_bytes(canonical.encode(Lockfile("key", (LOCKED,))))
-    assert consumer.read_lockfile(path).bundles == (LOCKED,)
+    assert lockfile.read(path).bundles == (LOCKED,)
     value = {**canonical.to_json(Lockfile("key", ())), "bundles": [canonical.to_json(item) for item in items]}
     path.write_bytes(canonical.dumps(value))
 
     with pytest.raises(FarmError) as caught:
-        consumer.read_lockfile(path)
+        lockfile.read(path)
 
     assert caught.value.code is Code.LOCKFILE_INVALID
 

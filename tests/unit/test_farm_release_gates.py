@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import os
-import py_compile
 import shutil
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from py_compile import PycInvalidationMode
 
 import pytest
 from click.testing import CliRunner
@@ -21,7 +15,7 @@ from click.testing import CliRunner
 from farm import verify as bundle_check
 from farm.cli import verify as verify_command
 from farm.licences import judging
-from farm.release import channels, record, release, sources, stamp, standing
+from farm.release import channels, record, release, stamp, standing
 from farm.release.channels import Apart, Channel
 from farm.release.release import Outcome, Past
 from kernelfarm import digest, oci_bundle
@@ -47,6 +41,7 @@ def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Farm:
 def refused(made: Outcome) -> set[Code]:
     assert made.path is None
     assert made.report.status is Status.REFUSED
+    assert all(error.next_step for error in made.report.errors)
     return {error.code for error in made.report.errors}
 
 
@@ -564,150 +559,3 @@ def test_a_faulty_list_of_channels_is_a_coded_error(tmp_path: Path, text: str) -
     with pytest.raises(FarmError) as caught:
         channels.load(path)
     assert caught.value.code is Code.CHANNELS_INVALID
-
-
-def checkout(folder: Path) -> Path:
-    """A git checkout with a room in it."""
-    (folder / "farm").mkdir(parents=True)
-    (folder / "farm/a.py").write_text("a = 1\n")
-    (folder / "README.md").write_text("text\n")
-    (folder / ".gitignore").write_text("/build/\n")
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "x"],
-    ):
-        subprocess.run(["git", "-C", str(folder), *words], check=True)
-    return folder
-
-
-def test_a_clean_checkout_is_its_commit(tmp_path: Path) -> None:
-    folder = checkout(tmp_path / "tree")
-    (folder / "build").mkdir()
-    (folder / "build/out").write_text("made")
-    (folder / "notes.txt").write_text("of a user")
-
-    found = sources.current(folder)
-
-    assert found.kind == "git"
-    assert len(found.name) == 40
-
-
-def test_what_python_keeps_beside_the_sources_is_no_change(tmp_path: Path) -> None:
-    folder = checkout(tmp_path / "tree")
-    for level in (0, 1, 2):
-        py_compile.compile(str(folder / "farm/a.py"), optimize=level)
-
-    assert sources.current(folder).kind == "git"
-
-
-def test_byte_code_that_python_does_not_take_is_no_change(tmp_path: Path) -> None:
-    """It is left from a source of another time or size, or from another Python."""
-    folder = checkout(tmp_path / "tree")
-    path = folder / "farm/a.py"
-    committed = path.read_bytes()
-    path.write_text("a = 'of another branch'\n")
-    py_compile.compile(str(path))
-    path.write_bytes(committed)
-    (folder / "farm/__pycache__/a.cpython-39.pyc").write_bytes(b"of another Python")
-    (folder / "farm/__pycache__/a.cpython-311.opt-1.pyc").write_bytes(b"of another magic number")
-
-    assert sources.current(folder).kind == "git"
-
-
-@pytest.mark.parametrize("how", ["time and size", "unchecked", "half", "optimised", "optimised more than there is"])
-def test_byte_code_that_runs_in_place_of_its_source_is_refused(tmp_path: Path, how: str) -> None:
-    folder = checkout(tmp_path / "tree")
-    path = folder / "farm/a.py"
-    committed, before = path.read_bytes(), path.stat()
-    path.write_text("a = 2\n")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    mode = PycInvalidationMode.UNCHECKED_HASH if how == "unchecked" else PycInvalidationMode.TIMESTAMP
-    level = {"optimised": 2, "optimised more than there is": 3}.get(how, 0)
-    cached = Path(importlib.util.cache_from_source(path, optimization=level or ""))
-    py_compile.compile(str(path), cfile=str(cached), invalidation_mode=mode, optimize=min(level, 2))
-    path.write_bytes(committed)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    if how == "half":
-        cached.write_bytes(cached.read_bytes()[:30])
-    else:
-        flags = ["-S", *["-O"] * level]
-        argv = [sys.executable, *flags, "-c", "import farm.a; print(farm.a.a)"]
-        assert subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, check=True).stdout == b"2\n"
-
-    with pytest.raises(FarmError) as caught:
-        sources.current(folder)
-
-    assert caught.value.code is Code.SOURCE_DIRTY
-    assert caught.value.detail["files"] == [cached.relative_to(folder).as_posix()]
-    assert "Remove it" in caught.value.next_step
-
-
-@pytest.mark.parametrize("where", ["beside the source", "in the folder of the setting"])
-def test_byte_code_is_looked_at_wherever_a_process_of_the_farm_finds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    """PYTHONPYCACHEPREFIX counts for the command, and not for the isolated processes that it starts."""
-    folder = checkout(tmp_path / "tree")
-    place = py_compile.compile(str(folder / "farm/a.py"), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "prefix"))
-    if where != "beside the source":
-        place = importlib.util.cache_from_source(folder / "farm/a.py")
-    py_compile.compile(str(folder / "farm/a.py"), cfile=place, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-    sources.current(folder)
-    Path(place).write_bytes(Path(place).read_bytes()[:30])
-
-    with pytest.raises(FarmError) as caught:
-        sources.current(folder)
-
-    assert caught.value.detail["files"] == [os.path.relpath(place, folder)]
-
-
-def test_beside_byte_code_nothing_may_lie_where_python_keeps_it(tmp_path: Path) -> None:
-    folder = checkout(tmp_path / "tree")
-    (folder / "farm/__pycache__").mkdir()
-    (folder / "farm/__pycache__/rules.toml").write_text("x = 1\n")
-
-    with pytest.raises(FarmError) as caught:
-        sources.current(folder)
-
-    assert caught.value.detail["files"] == ["farm/__pycache__/rules.toml"]
-
-
-def test_a_git_that_does_not_end_is_a_coded_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = checkout(tmp_path / "tree")
-    monkeypatch.setattr(sources, "_GIT_S", 0.0)
-    with pytest.raises(FarmError) as caught:
-        sources.current(folder)
-    assert caught.value.code is Code.TOOL_FAILED
-
-
-@pytest.mark.parametrize("change", ["edited", "staged", "deleted", "added", "ignored", "hidden", "skipped"])
-def test_changed_sources_are_refused_with_the_files(tmp_path: Path, change: str) -> None:
-    folder = checkout(tmp_path / "tree")
-    path = folder / "farm/a.py"
-    if change in ("hidden", "skipped"):
-        flag = "--assume-unchanged" if change == "hidden" else "--skip-worktree"
-        subprocess.run(["git", "-C", str(folder), "update-index", flag, "farm/a.py"], check=True)
-    if change == "deleted":
-        path.unlink()
-    elif change in ("added", "ignored"):
-        (folder / "farm/b.py").write_text("b = 1\n")
-        (folder / ".git/info/exclude").write_text("b.py\n" if change == "ignored" else "")
-    else:
-        path.write_text("a = 2\n")
-    if change == "staged":
-        subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
-
-    with pytest.raises(FarmError) as caught:
-        sources.current(folder)
-
-    assert caught.value.code is Code.SOURCE_DIRTY
-    assert caught.value.detail["files"] == ["farm/b.py" if change in ("added", "ignored") else "farm/a.py"]
-
-
-def test_sources_that_nobody_can_find_again_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "farm").mkdir()
-    with pytest.raises(FarmError) as caught:
-        sources.current(tmp_path)
-    assert caught.value.code is Code.SOURCE_DIRTY

@@ -58,7 +58,8 @@ def test_a_run_is_compiled_and_its_payload_taken_in(farm: Session) -> None:
 
 def test_the_child_gets_exactly_the_request_the_model_and_its_data(farm: Session, tmp_path: Path) -> None:
     data = farm.store.put_bytes(b"weights")
-    model = Model("cls", farm.store.put_bytes(b"m"), 1, (ModelFile("data/w.bin", data, 7),))
+    before = digest.of_bytes(b"the model with its author's name")
+    model = Model("cls", farm.store.put_bytes(b"m"), 1, (ModelFile("data/w.bin", data, 7),), before)
     found = target.load("x86-64-v3")
     wanted = farms.job_of(model, found, Options.of({"x": (1, 3, 48, 192)}), farms.BOX)
     worker.prepare(tmp_path / "in", wanted, farm.store, cores=2)

@@ -7,7 +7,9 @@ from importlib import metadata
 import pytest
 
 from containers.image import pins
+from kernelfarm import digest
 from sbom import declared
+from sbom.image import Lock
 from sbom.making import LIBRARIES, source_digest
 from toolchains import tools
 
@@ -57,8 +59,10 @@ def test_names_are_those_of_purls() -> None:
     assert TABLE.package("pypi", "nobody") == declared.UNKNOWN
 
 
-def test_the_recipe_covers_sources_and_libraries() -> None:
-    assert source_digest() == source_digest()
-    assert source_digest(libraries=LIBRARIES[:1]) != source_digest()
+def test_the_recipe_covers_sources_libraries_and_the_lock() -> None:
+    lock, other = (Lock(digest.of_bytes(text), ()) for text in (b"lock", b"other"))
+    assert source_digest(lock) == source_digest(lock)
+    assert source_digest(lock, libraries=LIBRARIES[:1]) != source_digest(lock)
+    assert source_digest(other) != source_digest(lock)
     assert {"license-expression"} <= {*LIBRARIES}
     assert {"rfc8785"} <= {*tools.PINNED}

@@ -24,9 +24,10 @@ from sbom.making import Making
 from sbom.parts import Bill, Part
 from sbom.payload import Contents
 from tests.support import bundles
+from tests.support.json_changes import changed
 
 TARGET = "x86-64-v4"
-MAKING = Making(bundles.MODEL, TARGET, bundles.recipe(TARGET))
+MAKING = bundles.making(TARGET)
 
 
 @pytest.fixture
@@ -115,9 +116,8 @@ def test_every_file_has_both_hashes_of_its_bytes(folder: Path) -> None:
 def test_the_model_is_named_by_its_digest_after_scrubbing_and_its_tensors(folder: Path) -> None:
     external = ModelFile("data/w.bin", digest.of_bytes(b"w"), 1)
     model = Model("cls", digest.of_bytes(b"a model"), 7, (external,))
-    making = Making(model, TARGET, replace(MAKING.recipe, model_digest=model.identity))
 
-    found = component(bill_of(folder, making), "model")
+    found = component(bill_of(folder, bundles.making(TARGET, model=model)), "model")
 
     assert found["type"] == "machine-learning-model"
     assert found["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(b"a model").hexdigest()}]
@@ -128,6 +128,55 @@ def test_the_model_is_named_by_its_digest_after_scrubbing_and_its_tensors(folder
     assert [(item["name"], item["hashes"][0]["content"]) for item in found["components"]] == [
         ("data/w.bin", hashlib.sha256(b"w").hexdigest())
     ]
+    assert "pedigree" not in found  # nobody handed in a file
+
+
+@pytest.mark.parametrize("before", [b"a model", b"a model by somebody"], ids=["nothing to scrub", "scrubbed"])
+def test_the_model_before_scrubbing_is_its_ancestor(folder: Path, before: bytes) -> None:
+    model = Model("cls", digest.of_bytes(b"a model"), 7, before=digest.of_bytes(before))
+
+    bill = bill_of(folder, bundles.making(TARGET, model=model))
+
+    found = component(bill, "model")
+    assert found["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(b"a model").hexdigest()}]
+    assert properties(found)["kernel-farm:hashed"] == "after scrubbing"
+    (ancestor,) = found["pedigree"]["ancestors"]
+    assert (ancestor["type"], ancestor["name"]) == ("machine-learning-model", "cls")
+    assert ancestor["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(before).hexdigest()}]
+    assert properties(ancestor) == {"kernel-farm:hashed": "before scrubbing"}
+    assert cyclonedx.faults(json.dumps(bill)) == []
+
+
+def test_models_that_differ_in_what_was_scrubbed_differ_in_that_hash_and_what_follows_from_it(folder: Path) -> None:
+    makings = [
+        bundles.making(TARGET, model=replace(bundles.MODEL, before=digest.of_bytes(text)))
+        for text in (b"by A", b"by B")
+    ]
+    first, second = (bill_of(folder, making) for making in makings)
+
+    found = changed(first, second)
+
+    number = next(n for n, item in enumerate(first["components"]) if item["bom-ref"] == "model")
+    ancestor = f"/components/{number}/pedigree/ancestors/0"
+    key = next(
+        n
+        for n, item in enumerate(first["metadata"]["component"]["properties"])
+        if item["name"] == "kernel-farm:recipe-key"
+    )
+    texts = [hashlib.sha256(text).hexdigest() for text in (b"by A", b"by B")]
+    keys = [making.recipe_key for making in makings]
+    short = [digest.hex_of(key)[:12] for key in keys]
+    root = "/metadata/component"
+    purls = [f"pkg:generic/kernel-farm/cls@{version}?target={TARGET}" for version in short]
+    assert found == {
+        f"{ancestor}/hashes/0/content": tuple(texts),
+        f"{ancestor}/version": tuple(text[:12] for text in texts),
+        f"{root}/properties/{key}/value": tuple(keys),
+        f"{root}/version": tuple(short),
+        f"{root}/purl": tuple(purls),
+        "/formulation/0/workflows/0/uid": tuple(keys),
+        "/serialNumber": (first["serialNumber"], second["serialNumber"]),
+    }
 
 
 def test_what_was_linked_in_comes_from_the_link_map(folder: Path) -> None:
@@ -162,6 +211,46 @@ def test_tools_have_purl_version_licence_and_supplier_and_are_no_part_of_the_pro
     assert zig["licenses"] == [{"license": {"acknowledgement": "declared", "id": "MIT"}}]
 
 
+def test_the_packages_of_the_image_are_listed_below_it_and_none_is_in_the_product(folder: Path) -> None:
+    bill = bill_of(folder)
+
+    image = component(bill, "image")
+    packages = {item["bom-ref"]: item for item in image["components"]}
+    assert (image["type"], image["scope"]) == ("container", "excluded")
+    assert "in its provenance" in image["description"]
+    assert properties(image) == {"kernel-farm:lock": bundles.LOCK.digest}
+    assert sorted(packages) == ["deb/busybox-static", "deb/libc6", "wheel/numpy", "wheel/ziglang"]
+    assert {item["scope"] for item in packages.values()} == {"excluded"}
+    assert (packages["deb/libc6"]["purl"], packages["deb/libc6"]["version"]) == (
+        "pkg:deb/debian/libc6@2.36-9?arch=amd64&distro=debian-12",
+        "2.36-9",
+    )
+    assert packages["deb/libc6"]["licenses"][0]["license"]["id"] == "LGPL-2.1-or-later"
+    assert packages["wheel/numpy"]["supplier"] == {"name": "NumPy Developers"}
+    assert needs(bill)["image"] == sorted(packages)
+    assert not {"image", *packages} & {
+        ref for first, others in needs(bill).items() for ref in others if first != "image"
+    } - {"wheel/ziglang"}
+
+
+def test_a_tool_that_the_image_brings_names_its_package_there(folder: Path) -> None:
+    older = replace(bundles.TOOLS[0], version="0.16.0")
+    other = replace(MAKING, recipe=replace(MAKING.recipe, tools=(older,)))
+
+    brought, not_brought = bill_of(folder), bill_of(folder, other)
+
+    assert properties(component(brought, "tool/ziglang"))["kernel-farm:package-in-image"] == "wheel/ziglang"
+    assert needs(brought)["tool/ziglang"] == ["wheel/ziglang"]
+    assert "kernel-farm:package-in-image" not in properties(component(not_brought, "tool/ziglang"))
+    assert needs(not_brought)["tool/ziglang"] == []
+
+
+def test_the_order_of_the_lock_means_nothing(folder: Path) -> None:
+    mixed = replace(MAKING, image=replace(bundles.LOCK, packages=bundles.LOCK.packages[::-1]))
+
+    assert document.describe(folder, mixed) == document.describe(folder, MAKING)
+
+
 def test_the_formulation_tells_the_recipe(folder: Path) -> None:
     rules = RuleSet(digest.of_bytes(b"rules"), 5)
     options = replace(Options.of({"x": (1, 3)}), rules=rules)
@@ -174,7 +263,7 @@ def test_the_formulation_tells_the_recipe(folder: Path) -> None:
     assert workflow["uid"] == making.recipe_key
     assert (parameters["shape:x"], parameters["target"]) == ("1x3", TARGET)
     assert parameters["fusion-rules"] == rules.digest
-    assert {"ref": "tool/ziglang"} in workflow["resourceReferences"]
+    assert workflow["resourceReferences"] == [{"ref": "tool/ziglang"}, {"ref": "image"}]
     assert {"type": "artifact", "resource": {"ref": "file/kernels.so"}} in workflow["outputs"]
 
 

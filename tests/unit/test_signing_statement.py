@@ -29,7 +29,14 @@ def test_the_external_parameters_are_all_that_a_user_chose() -> None:
     definition = PROVENANCE.statement(PAYLOAD).predicate["buildDefinition"]
 
     assert definition["externalParameters"] == {
-        "model": {"schema": "model/1", "name": "cls", "digest": bundles.MODEL.digest, "size": 7, "external": []},
+        "model": {
+            "schema": "model/1",
+            "name": "cls",
+            "digest": bundles.MODEL.digest,
+            "size": 7,
+            "external": [],
+            "before": digest.of_bytes(b"a model of somebody"),
+        },
         "target": {"name": "x86-64-v4", "digest": PROVENANCE.recipe.target_digest},
         "options": {"schema": "options/1", "shapes": [["x", [1, 3, 48, 192]]]},
     }

@@ -16,7 +16,7 @@ from tests.support import bundles
 
 SIGNER = bundles.signer()
 D = digest.of_bytes(b"x")
-ENTRY = LogEntry(2, D, Deed.WITHDRAW, "media/cls", "cls", "1.0.0", "1.0.0", D, "odd widths")
+ENTRY = LogEntry("0" * 32, 2, D, Deed.WITHDRAW, "media/cls", "cls", "1.0.0", "1.0.0", D, "stable", "odd widths")
 
 
 def ask(statement: Statement, **more: Any) -> dict[str, Any]:
@@ -37,6 +37,8 @@ def test_a_withdrawal_is_signed() -> None:
         replace(ENTRY, reason="").statement(),
         replace(ENTRY, sequence=1, previous=None).statement(),
         replace(ENTRY.statement(), predicate_type="urn:kernel-farm:release:2"),
+        replace(ENTRY.statement(), predicate={**ENTRY.statement().predicate, "channel": ""}),
+        replace(ENTRY.statement(), predicate={**ENTRY.statement().predicate, "log": "0" * 31}),
     ],
 )
 def test_nothing_else_is_signed_so(statement: Statement) -> None:

@@ -19,13 +19,14 @@ def missing_features(wanted: Target, flags: frozenset[str] | None = None) -> tup
     return tuple(name for name in wanted.cpu.required if _CPUINFO.get(name, name.replace(".", "_")) not in present)
 
 
+def runs(wanted: Target) -> bool:
+    """Whether this processor runs kernels of a target."""
+    return not _lacking(wanted)
+
+
 def require_runnable(wanted: Target) -> None:
     """Raises `FarmError` NOT_RUNNABLE_HERE naming what this processor lacks."""
-    if os.uname().machine != wanted.machine.replace("-", "_") or not features.known(wanted.machine):
-        lacking: tuple[str, ...] = (f"a {wanted.machine} processor",)
-    else:
-        lacking = missing_features(wanted)
-    if lacking:
+    if lacking := _lacking(wanted):
         raise FarmError(
             Code.NOT_RUNNABLE_HERE,
             f"this machine cannot run {wanted.name}",
@@ -33,6 +34,12 @@ def require_runnable(wanted: Target) -> None:
             "Measure on such a machine, or choose another target.",
             {"target": wanted.name, "missing": list(lacking)},
         )
+
+
+def _lacking(wanted: Target) -> tuple[str, ...]:
+    if os.uname().machine != wanted.machine.replace("-", "_") or not features.known(wanted.machine):
+        return (f"a {wanted.machine} processor",)
+    return missing_features(wanted)
 
 
 def _flags() -> frozenset[str]:

@@ -1,0 +1,151 @@
+"""Wrong kernels are found while they are built: miscompiles planted in the LLVM IR of each class of operator.
+
+A mutant that the validation lets pass must be none: the same machine code answers as plain NumPy does, written apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelc import fusion
+from kernelc.graph import Graph
+from kernelc.lowering import llvm
+from kernelc.lowering.objects import build_objects
+from kernelc.lowering.program import Program, build_program
+from kernelc.validation import machine, validate
+from kernelfarm.errors import Code, FarmError
+from tests.support import plain_numpy
+from tests.support.backend_graphs import Maker
+from tests.support.kernel_runs import agree, compile_graph, drawn_inputs
+from toolchains import target
+from toolchains.target import Target
+
+V3 = "x86-64-v3"
+
+MUTATIONS: dict[str, tuple[str, Callable[[re.Match[str]], str]]] = {
+    "a sum is a difference": (r"= fadd ", lambda _: "= fsub "),
+    "a product is a sum": (r"= fmul ", lambda _: "= fadd "),
+    "an address is one further": (r"(= add i64 %\d+, )0$", lambda found: f"{found[1]}1"),
+    "a stride is one longer": (r"(= mul i64 %\d+, )(\d+)$", lambda found: f"{found[1]}{int(found[2]) + 1}"),
+    "a loop runs once more": (r"= icmp slt (i64 %\d+, %\d+)$", lambda found: f"= icmp sle {found[1]}"),
+    "a loop runs once less": (
+        r"(= icmp slt i64 %\d+, )([1-9]\d*)$", lambda found: f"{found[1]}{int(found[2]) - 1}"
+    ),
+    "a bound is chosen the other way": (r"= fcmp olt ", lambda _: "= fcmp ogt "),
+    "a number is another": (r"splat \(float 1\.000000e\+00\)", lambda _: "splat (float 1.250000e+00)"),
+}  # fmt: skip
+
+
+def convolution(make: Maker) -> str:
+    x = make.input(1, 5, 6, 13)
+    return make.node("relu", make.conv(x, 12, 3, pads=(1, 1, 1, 1)))
+
+
+def residual(make: Maker) -> str:
+    x = make.input(1, 9, 4, 7)
+    return make.node("add", make.node("hard_swish", make.conv(x, 9, 1)), x)
+
+
+def depthwise(make: Maker) -> str:
+    return make.node("clip", make.conv(make.input(1, 11, 7, 9), 11, 3, group=11, strides=(2, 2)), min=0.0, max=6.0)
+
+
+def transposed(make: Maker) -> str:
+    return make.conv_transpose(make.input(1, 6, 4, 5), 7, 2)
+
+
+def pooled(make: Maker) -> str:
+    return make.node("global_average_pool", make.input(1, 10, 5, 6))
+
+
+def maximum(make: Maker) -> str:
+    kept = {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "dilations": (1, 1), "ceil_mode": 0}
+    return make.node("max_pool", make.input(1, 10, 7, 9), **kept)  # type: ignore[arg-type]
+
+
+def scores(make: Maker) -> str:
+    x = make.node("reshape", make.input(1, 21, 1, 1), shape=(1, 21))
+    return make.node("softmax", make.node("matmul", x, make.weight(21, 13, scale=0.2), make.weight(13)), axis=1)
+
+
+def normalised(make: Maker) -> str:
+    return make.node("layer_norm", make.input(1, 7, 20), epsilon=1e-5)
+
+
+def gated(make: Maker) -> str:
+    x = make.input(1, 8, 3, 5)
+    return make.node("mul", x, make.node("sigmoid", x))
+
+
+GRAPHS = (convolution, residual, depthwise, transposed, pooled, maximum, scores, normalised, gated)
+
+
+def graph_of(case: Callable[[Maker], str]) -> Graph:
+    make = Maker()
+    return make.finish(case(make))
+
+
+def check(program: Program, groups: tuple[fusion.Group, ...], chosen: Target, folder: Path) -> None:
+    """Compile and validate as a build does."""
+    folder.mkdir()
+    host = machine.host_of(chosen)
+    assert host is not None
+    built = build_objects(program.kernels, chosen, folder, jobs=2, host=host)
+    runnable = {symbol: made.runnable for symbol, made in built.items() if made.runnable is not None}
+    validate(program, groups, runnable, host, folder / "validation", lambda *_: None)
+
+
+@pytest.mark.parametrize("name", target.names())
+@pytest.mark.parametrize("case", GRAPHS, ids=lambda case: case.__name__)
+def test_right_kernels_of_every_target_pass(case: Callable[[Maker], str], name: str, tmp_path: Path) -> None:
+    graph, chosen = graph_of(case), target.load(name)
+    groups = fusion.group(graph).groups
+
+    check(build_program(graph, groups, chosen), tuple(groups), chosen, tmp_path / "work")
+
+
+@pytest.mark.parametrize("case", GRAPHS, ids=lambda case: case.__name__)
+def test_a_wrong_kernel_does_not_leave_the_compiler(
+    case: Callable[[Maker], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, chosen = graph_of(case), target.load(V3)
+    groups = tuple(fusion.group(graph).groups)
+    program = build_program(graph, groups, chosen)
+    raw = {symbol: llvm.translate(kernel, chosen) for symbol, kernel in program.kernels.items()}
+    refused = []
+
+    for mutation in MUTATIONS:
+        texts = {symbol: planted(text, mutation) for symbol, text in raw.items()}
+        if texts == raw:
+            continue
+        monkeypatch.setattr(llvm, "translate", lambda kernel, _target, texts=texts: texts[kernel.symbol])
+        try:
+            check(program, groups, chosen, tmp_path / mutation)
+        except FarmError as error:
+            assert error.code is Code.KERNEL_WRONG
+            refused.append(mutation)
+        else:
+            assert_is_right(graph, tmp_path / f"{mutation} apart")
+
+    assert len(refused) >= 4, refused
+
+
+def planted(text: str, mutation: str) -> str:
+    """The text with a mutation at the middle one of the places where it fits."""
+    pattern, change = MUTATIONS[mutation]
+    found = list(re.finditer(pattern, text, re.MULTILINE))
+    if not found:
+        return text
+    match = found[len(found) // 2]
+    return text[: match.start()] + change(match) + text[match.end() :]
+
+
+def assert_is_right(graph: Graph, folder: Path) -> None:
+    """What is compiled now answers as plain NumPy does."""
+    inputs, compiled = drawn_inputs(graph), compile_graph(graph, V3, folder)
+    for found, wanted in zip(compiled.run(inputs), plain_numpy.evaluate(graph, list(inputs)), strict=True):
+        agree(found, wanted)
