@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,10 +93,7 @@ class Report:
 
     def error(self) -> FarmError:
         """The error of an invalid measurement."""
-        advice = "Do not use these figures; measure again on an idle machine, and report it if it comes back."
-        return FarmError(
-            Code.FIGURE_INVALID, f"the figures of {self.model} are invalid", "; ".join(self.faults), advice
-        )
+        return invalid(self.model, self.faults)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON, schema "bench-report/2". An invalid one has no "ratio_best"."""
@@ -118,6 +115,12 @@ class Report:
             "valid": not self.faults,
             "faults": list(self.faults),
         }
+
+
+def invalid(model: str, faults: Sequence[str]) -> FarmError:
+    """The error of figures that fail these checks."""
+    advice = "Do not use these figures; measure again on an idle machine, and report it if it comes back."
+    return FarmError(Code.FIGURE_INVALID, f"the figures of {model} are invalid", "; ".join(faults), advice)
 
 
 def bench(settings: Config, question: Question, *, on_change: OnChange = ignore) -> Report:
@@ -143,7 +146,7 @@ def bench(settings: Config, question: Question, *, on_change: OnChange = ignore)
         (work / "request.json").write_bytes(
             canonical.dumps(_request(one, question, peak.build_probe(wanted, work), cores))
         )
-        found = _measure(work)
+        found = run_child("farm.bench_child", work)
     return judge(one, question, cores, found)
 
 
@@ -211,8 +214,9 @@ def _request(one: Subject, question: Question, probe: Path, cores: tuple[int, ..
     }
 
 
-def _measure(work: Path) -> Mapping[str, Any]:
-    argv = [sys.executable, "-I", "-m", "farm.bench_child", str(work)]
+def run_child(module: str, work: Path) -> Mapping[str, Any]:
+    """What a measuring child makes of `work`/request.json; raises `FarmError` DEVICE_RUN_FAILED with its last words."""
+    argv = [sys.executable, "-I", "-m", module, str(work)]
     ended = child.run_limited(argv, env=reference.environment(work), cwd=work, log_path=work / "log", **LIMITS)
     if not ended.ok:
         how = f"signal {ended.signal}" if ended.signal else f"status {ended.status}"

@@ -41,6 +41,36 @@ class GroupStory:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelStory:
+    """A kernel of the program, in order of execution: what it does and what the performance model makes of it.
+
+    `family` is its class (`kernelc.schedule.classes`), `symbol` its function. `half_cycles` are predicted; `bound` says
+    whether arithmetic, memory or overhead takes most of them. `registers` of `most` are held by its largest tile.
+    """
+
+    name: str
+    family: str
+    symbol: str
+    tile: str
+    parts: int
+    flop: int
+    read: int
+    written: int
+    half_cycles: int
+    bound: str
+    registers: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """How long a stage of the compiler took in this explanation, in microseconds: of no payload."""
+
+    name: str
+    microseconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class RuleStory:
     """A rule that does not rest: the legal chains that it is the best rule of, and the groups that were made of them.
 
@@ -77,13 +107,19 @@ class Resting:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Groups in order of execution. `fusion` is the digest of the stage of that name, as in a payload's config.json."""
+    """Groups in order of execution, and the kernels of those that are not mere names of memory, boundaries included.
 
-    SCHEMA: ClassVar[str] = "explanation/1"
+    `fusion` is the digest of the stage of that name, as in a payload's config.json. All but `stages` is the same each
+    time.
+    """
+
+    SCHEMA: ClassVar[str] = "explanation/2"
     model: str
     target: str
     fusion: Digest
     groups: tuple[GroupStory, ...]
+    kernels: tuple[KernelStory, ...]
     rules: tuple[RuleStory, ...]
     refused: tuple[Refused, ...]
     resting: tuple[Resting, ...]
+    stages: tuple[StageTime, ...]

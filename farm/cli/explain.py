@@ -18,9 +18,15 @@ EPILOG = """\b
 Examples:
   farm explain model.onnx -t x86-64-v3 --shape 1x3x48x192
   farm explain model.onnx -t x86-64-v3 --rules fusion.yaml --json
+  farm explain model.onnx -t x86-64-v4 --shape 1x3x48x192 --measure
 
 LAYOUT: channels in blocks of so many lanes, or plain, and zero columns left + right. MATCHES: legal chains that a rule
-is the best one for; GROUPS: those of them that were chosen."""
+is the best one for; GROUPS: those of them that were chosen. KCYCLES: thousands of cycles by the performance model.
+PREDICTED: its microseconds at this core's clock; RATIO: predicted by measured. OF PEAK: of the multiply-add peak of
+this core, probed beside. BOUND: what the model finds to take most of the time.
+
+\b
+Exit status: 0 told, 1 a check failed and the measured figures are invalid, 3 this processor cannot run the target."""
 
 
 @click.command("explain", cls=Command, epilog=EPILOG)
@@ -28,22 +34,48 @@ is the best one for; GROUPS: those of them that were chosen."""
 @click.option("-t", "--target", type=TARGET, required=True, help="For this target, or device:NAME.")
 @click.option("--shape", "shapes", multiple=True, metavar="[NAME=]1x3x48x192", help="Shape of an input.")
 @rules_option("Fusion rules in YAML or JSON beside the farm's own; may be repeated.")
+@click.option("--measure", is_flag=True, help="Compile, run on this processor and time each kernel in its place.")
+@click.option("--rounds", type=click.IntRange(1, 10_000), default=40, show_default=True, help="Rounds of --measure.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
-def command(model: Path, target: str, shapes: tuple[str, ...], rule_files: tuple[Path, ...], as_json: bool) -> None:
-    """Show how MODEL is fused and laid out for a target, by which rules, and why it is not fused further.
+def command(
+    model: Path,
+    target: str,
+    shapes: tuple[str, ...],
+    rule_files: tuple[Path, ...],
+    measure: bool,
+    rounds: int,
+    as_json: bool,
+) -> int:
+    """Show how MODEL is fused, laid out and tiled for a target, by which rules, why not further, and what it will cost.
 
-    Nothing is compiled. What is shown is what a build of the same model, shapes and rules does.
+    Nothing is compiled without --measure. What is shown is what a build of the same model, shapes and rules does.
     """
     from farm import config, explain
+    from farm import measure as measuring
     from farm import shapes as shape_texts
+    from farm.cli import measured, progress
     from farm.rule_files import UserRules
     from kernelfarm import canonical
+    from kernelfarm.errors import Status
 
-    found = explain.explain(config.load(), model, target, shape_texts.parse(shapes), UserRules.load(rule_files))
+    settings, options, rules = config.load(), shape_texts.parse(shapes), UserRules.load(rule_files)
+    if measure:
+        measuring.require_measurable(target)
+    found, report = explain.explain(settings, model, target, options, rules), None
+    if measure:
+        question = measuring.Question(model, target, options, rules, rounds=rounds)
+        with progress.shown(quiet=as_json) as on_change:
+            report = measuring.measure(settings, question, found, on_change=on_change)
     if as_json:
-        output.print_json(canonical.to_json(found))
+        document = canonical.to_json(found)
+        output.print_json(document if report is None else {**document, "measured": report.to_json()})
     else:
         click.echo(output.plain(as_text(found)))
+        click.echo(output.plain(measured.predicted(found) if report is None else measured.measured(report)))
+    if report is None or not report.faults:
+        return int(Status.DONE)
+    output.show_error(report.error())
+    return int(report.status)
 
 
 def as_text(found: Explanation) -> str:

@@ -25,8 +25,12 @@ class Taps:
 
     def pairs(self, width: int, outputs: int) -> int:
         """How many (output pixel, tap) pairs lie inside an image of `width`, for `outputs` output columns."""
-        down = _pairs(self.outputs, self.rows, self.height, self.row_stride, self.row_dilation, self.top)
-        return down * _pairs(outputs, width, self.width, self.column_stride, self.column_dilation, self.left)
+        return self.row_pairs * _pairs(outputs, width, self.width, self.column_stride, self.column_dilation, self.left)
+
+    @property
+    def row_pairs(self) -> int:
+        """How many (output row, tap) pairs lie inside the image."""
+        return _pairs(self.outputs, self.rows, self.height, self.row_stride, self.row_dilation, self.top)
 
     @property
     def always_inside(self) -> bool:

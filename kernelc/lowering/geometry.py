@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 from kernelc.layout.window import Taps
 from kernelc.lowering.text import Index, Value, Writer
@@ -45,7 +46,7 @@ def tap_loop(
     def one(kernel_row: str, value: Value) -> Value:
         return body(kernel_row, writer.add(base, writer.mul(kernel_row, taps.row_dilation)), value)
 
-    return writer.loop(low, high, 1, start, one)
+    return writer.loop(low, high, 1, start, one, turns=Fraction(taps.row_pairs, taps.outputs))
 
 
 def tap_range(writer: Writer, taps: Taps, base: Index) -> tuple[Index, Index]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernelc.lowering.text import Shape, Value, Writer
 from kernelc.schedule.sequence import Reduction, sequence
+from kernelc.schedule.work import Work
 from kernelfarm.digest import Digest, hex_of, of_bytes
 
 FUNCTION = "group"
@@ -17,7 +18,7 @@ class Kernel:
     """One function: `text` is a whole MLIR module with its transform sequence.
 
     `operands` are the shapes of what it reads, in argument order, then of what it writes; `parts` is the size of its
-    partition; `tile` and `flop` are for reports (flop counts a fused multiply-add as two).
+    partition; `tile`, `flop` and `work` are for reports (flop counts a fused multiply-add as two).
     """
 
     text: str
@@ -25,6 +26,7 @@ class Kernel:
     parts: int
     tile: str
     flop: int
+    work: Work
 
     @property
     def digest(self) -> Digest:
@@ -51,4 +53,4 @@ def kernel(
     """Assemble a kernel from a finished body: `result` is the last state of `written`."""
     text = writer.function(FUNCTION, reads, written, result) + "\n" + sequence(reductions) + "\n"
     shapes = tuple(value.shape for value in [*reads, written])
-    return Kernel(text, shapes, parts, tile, flop)
+    return Kernel(text, shapes, parts, tile, flop, writer.work.work(shapes))

@@ -44,7 +44,10 @@ def machine_of(target: Target) -> Machine:
     vector = target.vector
     lanes = max(vector.f32_lanes, LEAST_LANES)
     split = lanes // vector.f32_lanes
-    return Machine(lanes, vector.registers // split, target.memory.l2_bytes, split, vector.fma_ports, vector.broadcast)
+    memory, registers = target.memory, vector.registers // split
+    return Machine(
+        lanes, registers, memory.l2_bytes, split, vector.fma_ports, vector.broadcast, memory.l1d_bytes
+    )  # fmt: skip
 
 
 def build_program(graph: Graph, groups: Sequence[Group], target: Target, machine: Machine | None = None) -> Program:

@@ -14,6 +14,7 @@ from kernelc.lowering.text import Index, Value, Writer
 from kernelc.lowering.tile import LANE, Tile, accumulator, along_row, clear_halo, parts, walk, window, write
 from kernelc.numerics.resampling import Table
 from kernelc.schedule.split import Run, balanced
+from kernelc.schedule.work import Task
 
 MOST_REPEATS = 16
 """Copies of one column that are written one by one."""
@@ -169,5 +170,6 @@ def _entry(writer: Writer, table: Value, output: Index, tap: Index, taps: int) -
 
 
 def _number(writer: Writer, table: Value, row: Index, column: Index) -> str:
+    writer.work.add(Task("load"))
     places = f"{writer.index(row)}, {writer.index(column)}"
     return writer.define(f"tensor.extract {table.name}[{places}] : {table.type}")

@@ -9,6 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+
+from kernelc.lowering import count
+from kernelc.schedule.work import Counter, Task
 
 Shape = tuple[int, ...]
 Index = str | int
@@ -40,20 +44,32 @@ def f32(value: float) -> str:
     return f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
 
 
+def _turns(low: Index, high: Index, step: int) -> Fraction:
+    """Turns of a loop; raises `ValueError` where a bound is no number."""
+    if isinstance(low, str) or isinstance(high, str):
+        raise ValueError(f"nobody says how often the loop from {low} to {high} turns")
+    return Fraction(max(0, -(-(high - low) // step)))
+
+
 @dataclass(slots=True)
 class Writer:
-    """Text of one function body. Names are numbered in the order of writing, so equal kernels have equal text."""
+    """Text of one function body. Names are numbered in the order of writing, so equal kernels have equal text.
+
+    `work` counts what the text does; `windows` are the names of tensors that lie in memory.
+    """
 
     lines: list[str] = field(default_factory=list)
     maps: dict[str, str] = field(default_factory=dict)
     indices: dict[int, str] = field(default_factory=dict)
     scalars: dict[str, str] = field(default_factory=dict)
-    count: int = 0
+    names: int = 0
+    work: Counter = field(default_factory=Counter)
+    windows: set[str] = field(default_factory=set)
 
     def fresh(self) -> str:
         """A new SSA name."""
-        self.count += 1
-        return f"%v{self.count}"
+        self.names += 1
+        return f"%v{self.names}"
 
     def line(self, text: str) -> None:
         """Append one operation that has no result to name."""
@@ -105,15 +121,16 @@ class Writer:
         """A rank-reducing `tensor.extract_slice`: of `sizes`, only the dimensions `keep` stay in the result."""
         shape = tuple(sizes[axis] for axis in keep)
         text = self._window(offsets, sizes, strides)
-        return Value(
-            self.define(f"tensor.extract_slice {source.name}{text} : {source.type} to {tensor_type(shape)}"), shape
-        )
+        name = self.define(f"tensor.extract_slice {source.name}{text} : {source.type} to {tensor_type(shape)}")
+        self.windows.add(name)
+        return Value(name, shape)
 
     def insert(
         self, part: Value, whole: Value, offsets: Sequence[Index], sizes: Shape, strides: Shape | None = None
     ) -> Value:
         """A rank-expanding `tensor.insert_slice` of `part` into `whole`."""
         text = self._window(offsets, sizes, strides)
+        count.store(self.work, sizes)
         name = self.define(f"tensor.insert_slice {part.name} into {whole.name}{text} : {part.type} into {whole.type}")
         return Value(name, whole.shape)
 
@@ -132,6 +149,7 @@ class Writer:
         """
         maps = ", ".join(self._map(dims, entry) for entry in [*(entry for _, entry in inputs), access])
         kinds = ", ".join('"reduction"' if dim in reductions else '"parallel"' for dim in dims)
+        self._count(dims, inputs, (output, access), body, reductions, tag)
         names = ", ".join(value.name for value, _ in inputs)
         types = ", ".join(value.type for value, _ in inputs)
         ins = f" ins({names} : {types})" if inputs else ""
@@ -146,6 +164,21 @@ class Writer:
         self.lines += [*body, f"linalg.yield {result} : f32", f"}} -> {output.type}"]
         return Value(name, output.shape)
 
+    def _count(
+        self,
+        dims: str,
+        inputs: Sequence[tuple[Value, Access]],
+        written: tuple[Value, Access],
+        body: Sequence[str],
+        reductions: str,
+        tag: str,
+    ) -> None:
+        """A generic's work; its output is read where the body says so and no register holds it yet."""
+        read = [*inputs, written] if any("%acc" in line for line in body) else inputs
+        shapes = [(value.shape, entry) for value, entry in (*inputs, written)]
+        stored = [entry for value, entry in read if value.name in self.windows]
+        count.generic(self.work, dims, reductions, (shapes, stored), body, loops=bool(tag))
+
     def _map(self, dims: str, access: Access) -> str:
         text = f"affine_map<({', '.join(dims)}) -> ({', '.join(access)})>"
         return self.maps.setdefault(text, f"#m{len(self.maps)}")
@@ -155,6 +188,7 @@ class Writer:
         target: Value, written: Sequence[Index], written_axis: int, extent: int,
     ) -> Value:  # fmt: skip
         """`target` after a copy of `extent` elements along one axis of each side, through one vector."""
+        count.move(self.work, extent)
         padding, kind = self.scalar(0.0), f"vector<{extent}xf32>"
         held = self.define(
             f"vector.transfer_read {source.name}[{self._places(read)}], {padding} {{in_bounds = [true],"
@@ -174,15 +208,25 @@ class Writer:
         text = f"affine_map<({', '.join(dims)}) -> ({dims[axis]})>"
         return self.maps.setdefault(text, f"#m{len(self.maps)}")
 
-    def loop(self, low: Index, high: Index, step: int, carried: Value, body: Callable[[str, Value], Value]) -> Value:
-        """`scf.for` that carries one tensor: `body(induction variable, tensor)` returns the next one."""
+    def loop(
+        self, low: Index, high: Index, step: int, carried: Value, body: Callable[[str, Value], Value],
+        turns: Fraction | None = None,
+    ) -> Value:  # fmt: skip
+        """`scf.for` that carries one tensor: `body(induction variable, tensor)` returns the next one.
+
+        `turns` is how often it turns on average over the whole partition, where its bounds are not static.
+        """
         name, variable = self.fresh(), self.fresh()
         inner = Value(self.fresh(), carried.shape)
         self.lines.append(
             f"{name} = scf.for {variable} = {self.index(low)} to {self.index(high)} step {self.index(step)}"
             f" iter_args({inner.name} = {carried.name}) -> ({carried.type}) {{"
         )
+        before, turns = self.work.times, _turns(low, high, step) if turns is None else turns
+        self.work.times *= turns
+        self.work.add(Task("turn"))
         after = body(variable, inner)
+        self.work.times = before
         self.lines += [f"scf.yield {after.name} : {after.type}", "}"]
         return Value(name, carried.shape)
 

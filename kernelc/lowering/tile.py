@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from kernelc.layout.buffer import Buffer
 from kernelc.lowering.text import Index, Shape, Value, Writer
 from kernelc.schedule.split import Run, balanced
+from kernelc.schedule.work import Task
 
 BLOCK, ROW, COLUMN, LANE = range(4)
 HALO_COLUMNS = 8
@@ -75,6 +77,7 @@ def accumulator(writer: Writer, tile: Tile, start: Value | float, into: Value) -
 
     `into` is what it overwrites: a window of the output, so that no other memory ever holds the tile.
     """
+    writer.work.add(Task("tile", tile.blocks, tile.columns, tile.lanes))
     if isinstance(start, float):
         return writer.generic(tile.dims, [], into, tile.dims, [], writer.scalar(start))
     lines, result = [], "%a0"
@@ -143,7 +146,7 @@ def walk(
         low = writer.binary("maxsi", writer.binary("divsi", begin, rows), first)
         high = writer.binary("minsi", writer.binary("ceildivsi", end, rows), first + run.count)
         body = _tile_loop(writer, run, first, rows, row_body, (begin, end))
-        out = writer.loop(low, high, 1, out, body)
+        out = writer.loop(low, high, 1, out, body, turns=Fraction(run.count))
         first += run.count
     return out
 
@@ -156,7 +159,9 @@ def _tile_loop(
         low = writer.binary("maxsi", writer.binary("subi", bounds[0], base), 0)
         high = writer.binary("minsi", writer.binary("subi", bounds[1], base), rows)
         block = writer.add(writer.mul(writer.add(tile, -first), run.size), run.start)
-        return writer.loop(low, high, 1, out, lambda row, inner: row_body(block, run, row, inner))
+        return writer.loop(
+            low, high, 1, out, lambda row, inner: row_body(block, run, row, inner), turns=Fraction(rows)
+        )  # fmt: skip
 
     return body
 

@@ -25,7 +25,7 @@ multiply-adds in a packet with blocks of 4, 1.7 with 2 and with 1, because a blo
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What schedules need of a target: f32 lanes of a channel block, how many blocks the registers hold, bytes of L2.
+    """What schedules need of a target: f32 lanes of a channel block, how many blocks registers hold, bytes of caches.
 
     `split` registers hold one block and `ports` of them are multiplied per cycle. `broadcast` is where a multiply-add
     takes a factor from that all lanes share (see `toolchains.target.Vector`).
@@ -37,6 +37,7 @@ class Machine:
     split: int = 1
     ports: int = 2
     broadcast: str = "register"
+    l1_bytes: int = 0
 
     @property
     def multiply(self) -> int:
@@ -81,28 +82,47 @@ class ContractionTile:
 
 def fits(machine: Machine, blocks: int, columns: int) -> bool:
     """Whether a tile's accumulators and operands stay in registers; beyond this LLVM spills (2-10 times slower)."""
+    return held(machine, blocks, columns) <= machine.registers
+
+
+def held(machine: Machine, blocks: int, columns: int) -> int:
+    """Registers that a tile asks for: where it was measured to spill, this passes the machine's number."""
     if machine.broadcast != "register":
-        return blocks * columns + blocks + columns <= machine.registers + 2
+        return blocks * columns + blocks + columns - 2
     broadcasts = columns if blocks > 1 else min(columns, machine.early_loads)
-    return blocks * columns + broadcasts < machine.registers
+    return blocks * columns + broadcasts + 1
+
+
+def step_cost(machine: Machine, blocks: int, columns: int) -> int:
+    """Half cycles of one step of a reduction loop: a multiply-add of each of `blocks` x `columns` accumulators."""
+    return max(machine.multiply * blocks * columns, LATENCY, machine.loads(blocks, columns))
 
 
 def contraction_cost(machine: Machine, steps: int, exits: int, blocks: int, columns: int) -> int:
     """Half cycles of one tile: `steps` multiply-adds per accumulator, `exits` reduction loops left."""
-    per_step = max(machine.multiply * blocks * columns, LATENCY, machine.loads(blocks, columns))
-    return steps * per_step + 4 * blocks * columns + TILE_OVERHEAD + LOOP_EXIT * exits
+    return steps * step_cost(machine, blocks, columns) + 4 * blocks * columns + TILE_OVERHEAD + LOOP_EXIT * exits
 
 
 def narrowed(machine: Machine, channels: int) -> Machine:
     """The machine with blocks of half the lanes, again while they hold `channels` and are multiplied faster."""
     while 2 * channels <= machine.lanes and machine.lanes > 1:
-        split = max(1, machine.split // 2)
-        registers = machine.registers * machine.split // split
-        half = replace(machine, lanes=machine.lanes // 2, split=split, registers=registers)
+        half = _half(machine)
         if half.multiply >= machine.multiply:
             break
         machine = half
     return machine
+
+
+def lanes_of(machine: Machine, lanes: int) -> Machine:
+    """The machine as it works on vectors of `lanes`, no more than its own: with halves of its blocks, and again."""
+    while machine.lanes > max(1, lanes) and machine.lanes > 1:
+        machine = _half(machine)
+    return machine
+
+
+def _half(machine: Machine) -> Machine:
+    split = max(1, machine.split // 2)
+    return replace(machine, lanes=machine.lanes // 2, split=split, registers=machine.registers * machine.split // split)
 
 
 def contraction_cut(

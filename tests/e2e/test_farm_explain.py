@@ -93,6 +93,50 @@ def test_it_is_what_the_build_does(product: Product, tmp_path: Path, rules: Path
     assert any(line.split()[1:4] == ["conv", "+", "hard_swish"] for line in text.splitlines())
 
 
+def test_each_kernel_has_a_tile_and_a_predicted_cost_and_each_stage_a_time(product: Product):
+    document = of_real_model(product)
+
+    kernels = {one["name"]: one for one in document["kernels"]}
+    assert [one["name"] for one in document["groups"] if one["name"] not in kernels] == ["g73_reshape"]  # only a name
+    assert next(iter(kernels)) == "input0"
+    assert {one["family"] for one in kernels.values()} >= {"conv 1x1", "conv kxk", "depthwise", "cast", "elementwise"}
+    assert all(
+        one["half_cycles"] > 0 and one["written"] > 0 and one["registers"] <= one["most"] == 16
+        for one in kernels.values()
+    )
+    # the first convolution multiplies more than the gate of a squeeze, and takes longer
+    assert kernels["g0_conv"]["half_cycles"] > 100 * kernels["g4_conv"]["half_cycles"]
+    stages = {one["name"]: one["microseconds"] for one in document["stages"]}
+    assert list(stages) == [
+        *("import", "simplify-fold", "simplify-batch-norm", "simplify-activations", "simplify-bias"),
+        *("simplify-fold-again", "simplify-moves", "fusion", "kernels"),
+    ]
+    assert all(stages.values())
+
+
+def test_kernels_are_measured_in_their_places(product: Product, tmp_path: Path):
+    model = graphs.tiny(tmp_path / "tiny.onnx")
+
+    done = product.farm("explain", model, "-t", TARGET, "--shape", "1x3x8x8", "--measure", "--rounds", "3")
+
+    # another process on this core makes times invalid, and says so; bits and order it does not change
+    found = done.document["measured"]
+    assert (done.status == Status.DONE) is found["valid"]
+    assert not [fault for fault in found["faults"] if "bits" in fault]
+    assert [one["name"] for one in found["kernels"]] == [one["name"] for one in done.document["kernels"]]
+    assert found["inferences"] >= 9
+    assert found["sum_ns"] == sum(one["nanoseconds"] for one in found["kernels"])
+    assert sum(one["share"] for one in found["kernels"]) == pytest.approx(1)
+    assert 0 < found["reading_ns"] < found["engine_ns"]
+    assert {one["family"] for one in found["classes"]} == {one["family"] for one in done.document["kernels"]}
+
+
+def test_what_this_processor_cannot_run_is_not_measured(product: Product, tmp_path: Path):
+    done = product.farm("explain", graphs.relu(tmp_path / "relu.onnx"), "-t", "hexagon-v67", "--measure")
+
+    assert (done.status, done.codes) == (Status.ENVIRONMENT, [Code.NOT_RUNNABLE_HERE])
+
+
 def test_what_cannot_be_built_is_told_as_a_build_would(product: Product, tmp_path: Path):
     nothing = tmp_path / "nothing.onnx"
     nothing.write_bytes(b"not a model")

@@ -8,6 +8,7 @@ import pytest
 
 from kernelc.lowering import llvm
 from kernelc.lowering.kernel import Kernel
+from kernelc.schedule.work import Work
 from kernelfarm.errors import Code, FarmError
 from toolchains import target
 
@@ -23,7 +24,8 @@ BODY
 
 !0 = !{i32 2, !"Debug Info Version", i32 3}
 """
-KERNEL = Kernel("module {}", ((4, 16), (4, 16)), parts=1, tile="1x1", flop=0)
+NOTHING = Work((), (0,))
+KERNEL = Kernel("module {}", ((4, 16), (4, 16)), parts=1, tile="1x1", flop=0, work=NOTHING)
 
 
 def finished(body: str = "", name: str = "x86-64-v4") -> str:
@@ -91,7 +93,7 @@ def test_a_copy_that_could_become_a_call_is_refused(size: str) -> None:
 
 
 def test_a_kernel_with_other_arguments_than_its_operands_is_refused() -> None:
-    kernel = Kernel("module {}", ((4, 16),), parts=1, tile="1x1", flop=0)
+    kernel = Kernel("module {}", ((4, 16),), parts=1, tile="1x1", flop=0, work=NOTHING)
     with pytest.raises(FarmError) as error:
         llvm.finish(IR.replace("BODY", ""), kernel, target.load("x86-64-v3"))
 
@@ -106,7 +108,7 @@ def test_ir_of_another_form_is_refused() -> None:
 
 
 def test_the_symbol_comes_from_the_text_alone() -> None:
-    other = Kernel("module {}", ((1,),), parts=9, tile="4x4", flop=5)
+    other = Kernel("module {}", ((1,),), parts=9, tile="4x4", flop=5, work=NOTHING)
 
     assert other.symbol == KERNEL.symbol
     assert re.fullmatch(r"kf_[0-9a-f]{16}", KERNEL.symbol)

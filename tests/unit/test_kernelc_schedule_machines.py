@@ -13,10 +13,10 @@ from kernelfarm.errors import Code, FarmError
 from tests.support.backend_graphs import Maker
 from toolchains import target
 
-A76 = Machine(lanes=4, registers=32, l2_bytes=1 << 19)
-A9 = Machine(lanes=4, registers=16, l2_bytes=1 << 19, ports=1)
-RVV = Machine(lanes=4, registers=32, l2_bytes=1 << 19, ports=1, broadcast="scalar")
-SCALAR = Machine(lanes=4, registers=6, l2_bytes=1 << 18, split=4)
+A76 = Machine(lanes=4, registers=32, l2_bytes=1 << 19, l1_bytes=1 << 16)
+A9 = Machine(lanes=4, registers=16, l2_bytes=1 << 19, ports=1, l1_bytes=1 << 15)
+RVV = Machine(lanes=4, registers=32, l2_bytes=1 << 19, ports=1, broadcast="scalar", l1_bytes=1 << 15)
+SCALAR = Machine(lanes=4, registers=6, l2_bytes=1 << 18, split=4, l1_bytes=1 << 14)
 
 
 @pytest.mark.parametrize(
