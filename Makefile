@@ -11,7 +11,7 @@ STAMP := $(VENV)/.stamp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format bench lock clean bar-A1 bar-A2 bar-A3 bar-A4
+.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format peers bench-models bench lock clean bar-A1 bar-A2 bar-A3 bar-A4 bar-C
 
 help: ## this list
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,8 +61,15 @@ format: setup ## format in place
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup models ## speed beside onnxruntime, as ratios, every figure checked
-	@$(BIN)/python -m benchmarks.run
+peers: ## the runtimes that `make bench` compares with, each in an environment of its own, build/peers (1.5 GB)
+	@"$(PYTHON)" requirements/peers.py onnxruntime openvino iree tvm
+
+bench-models: setup ## architectures with random weights as ONNX files, by torch in an environment of its own (1.3 GB)
+	@"$(PYTHON)" requirements/peers.py export
+	@$(BIN)/python -m benchmarks.exported
+
+bench: setup models peers bench-models ## speed beside onnxruntime, OpenVINO, IREE and TVM, as ratios, every figure checked
+	@$(BIN)/python -m benchmarks.run --groups
 
 bar-A1: setup models ## the whole bar of issue A1; figures go to build/bar/A1.json
 	@$(BIN)/python -m benchmarks.bar_a1
@@ -75,6 +82,9 @@ bar-A3: setup models tools ## the whole bar of issue A3, an hour; figures go to 
 
 bar-A4: setup models tools scan-tools ## the whole bar of issue A4, hours; figures go to build/bar/A4.json
 	@$(BIN)/python -m benchmarks.bar_a4
+
+bar-C: setup models peers bench-models ## the bar of issue C that is measured so far: speed; figures go to build/bar/C.json
+	@$(BIN)/python -m benchmarks.bar_c
 
 lock: setup ## resolve the dependencies again and write the hashes
 	@$(BIN)/python requirements/freshness.py --write

@@ -7,7 +7,6 @@ before each turn a pause in which the threads of the other side stop looking for
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
@@ -23,13 +22,12 @@ from farm import agreement, cases, reference_child
 from farm.agreement import Array
 from farm.cases import TensorSpec
 from farm.engine import Engine
+from farm.peak import Probe
 
 BLOCK_NS = 10_000_000
 """How long one side runs before the other has its turn."""
 PAUSE_S = 0.02
 """Of several threads before a turn: longer than either side's look for work before they sleep."""
-PROBE_ITERATIONS = 50_000
-PROBES = 8
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -70,25 +68,6 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _empty(outputs: Sequence[TensorSpec]) -> dict[str, Array]:
     return {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in outputs}
-
-
-class Probe:
-    """The FMA loop of peak.c as a shared object."""
-
-    def __init__(self, library: Path) -> None:
-        self._call = ctypes.CDLL(str(library)).kf_peak
-        self._call.restype = ctypes.c_int64
-        self._call.argtypes = (ctypes.c_int64, ctypes.c_void_p)
-        self._sink = (ctypes.c_float * 16)()
-
-    def gflops(self) -> float:
-        """Best of a few runs, in GF/s."""
-        best = 0.0
-        for _ in range(PROBES):
-            began = time.thread_time_ns()
-            flop = self._call(PROBE_ITERATIONS, ctypes.addressof(self._sink))
-            best = max(best, PROBE_ITERATIONS * flop / max(1, time.thread_time_ns() - began))
-        return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ import numpy.typing as npt
 
 from farm import cases
 from farm.agreement import Array
-from farm.bench_child import BLOCK_NS, Probe
+from farm.bench_child import BLOCK_NS
 from farm.cases import TensorSpec
 from farm.engine import Engine
+from farm.peak import Probe
 from kernelfarm.errors import Code, FarmError
 
 T = TypeVar("T")

@@ -19,8 +19,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {"requirements/run.txt": (), "requirements/dev.txt": ("dev",)}
-SCAN, SCAN_LOCK = "requirements/scan.in", "requirements/scan.txt"
-"""ScanCode has an environment of its own: its requirements lie in a file, not in pyproject.toml."""
+SEPARATE = {
+    f"requirements/{name}.txt": f"requirements/{name}.in"
+    for name in ("scan", "peers/export", "peers/iree", "peers/onnxruntime", "peers/openvino", "peers/tvm")
+}
+"""Environments of their own (`separate.py`): their requirements lie in files, not in pyproject.toml."""
 MARK = "# dependency tables: sha256:"
 
 
@@ -47,17 +50,17 @@ def problems(name: str, extras: tuple[str, ...]) -> list[str]:
     return found + pin_problems(text, wanted(extras))
 
 
-def scan_wanted() -> list[str]:
-    """Direct requirements of the scanner's environment, sorted."""
-    lines = (ROOT / SCAN).read_text(encoding="utf-8").splitlines()
+def separate_wanted(name: str) -> list[str]:
+    """Direct requirements of the environment with this lock, sorted."""
+    lines = (ROOT / SEPARATE[name]).read_text(encoding="utf-8").splitlines()
     return sorted(line for line in lines if line and not line.startswith("#"))
 
 
-def scan_problems() -> list[str]:
-    """As `problems`, of the scanner's lock."""
-    text = (ROOT / SCAN_LOCK).read_text(encoding="utf-8")
-    stale = [] if text.startswith(mark_of(scan_wanted())) else [f"{SCAN} changed since it was resolved"]
-    return stale + pin_problems(text, scan_wanted())
+def separate_problems(name: str) -> list[str]:
+    """As `problems`, of an environment of its own."""
+    text, direct = (ROOT / name).read_text(encoding="utf-8"), separate_wanted(name)
+    stale = [] if text.startswith(mark_of(direct)) else [f"{SEPARATE[name]} changed since it was resolved"]
+    return stale + pin_problems(text, direct)
 
 
 def mark_of(requirements: list[str]) -> str:
@@ -90,7 +93,8 @@ def write() -> None:
     for name, extras in LOCKS.items():
         constraint = ["--constraint=requirements/run.txt"] if extras else []
         resolve(name, "pyproject.toml", mark_of(wanted(extras)), [f"--extra={extra}" for extra in extras] + constraint)
-    resolve(SCAN_LOCK, SCAN, mark_of(scan_wanted()), [])
+    for name, source in SEPARATE.items():
+        resolve(name, source, mark_of(separate_wanted(name)), [])
 
 
 def resolve(name: str, source: str, mark: str, options: list[str]) -> None:
@@ -113,7 +117,8 @@ def main() -> int:
         write()
     bad = 0
     checked = [(name, problem) for name, extras in LOCKS.items() for problem in problems(name, extras)]
-    for name, problem in checked + [(SCAN_LOCK, problem) for problem in scan_problems()]:
+    checked += [(name, problem) for name in SEPARATE for problem in separate_problems(name)]
+    for name, problem in checked:
         print(f"{name}: {problem}. Run: make lock")
         bad = 1
     if not bad:

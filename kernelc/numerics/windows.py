@@ -14,6 +14,9 @@ from kernelc.media.rules_window import window_sizes
 
 Array = NDArray[Any]
 
+_CACHED = 1 << 15
+"""Elements that are summed up at a time."""
+
 
 def conv(node: Node, operands: Sequence[Array]) -> Array:
     """Cross-correlation of [N,C,H,W] with [O,C/group,KH,KW] (ONNX Conv), the bias added last."""
@@ -27,12 +30,19 @@ def conv(node: Node, operands: Sequence[Array]) -> Array:
     grouped = weight.reshape(group, outputs // group, depth, *kernel)
     padded = _padded(value, pads, 0).reshape(value.shape[0], group, depth, *_padded_size(value, pads))
     total = np.zeros((value.shape[0], group, outputs // group, height, width), value.dtype)
-    for channel in range(depth):
-        taps = _taps(padded[:, :, channel], kernel, strides, dilations, (height, width))
-        for (row, column), patch in taps:
-            total += patch[:, :, None] * grouped[None, :, :, channel, row, column, None, None]
+    for some in _in_cache(total):
+        for channel in range(depth):
+            taps = _taps(padded[:, :, channel], kernel, strides, dilations, (height, width))
+            for (row, column), patch in taps:
+                total[:, :, some] += patch[:, :, None] * grouped[None, :, some, channel, row, column, None, None]
     result = total.reshape(value.shape[0], outputs, height, width)
     return result + bias[0].reshape(-1, 1, 1) if bias else result
+
+
+def _in_cache(total: Array) -> Iterator[slice]:
+    """Output channels of [N, G, O, H, W] a few at a time: all sums of those stay in a cache. It changes no bit."""
+    step = max(1, _CACHED // max(1, total.size // total.shape[2]))
+    return (slice(first, first + step) for first in range(0, total.shape[2], step))
 
 
 def conv_transpose(node: Node, operands: Sequence[Array]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -57,6 +58,19 @@ def test_payloads_are_equal_from_all_runners_and_release_accepts_sealed_ones(
         done = farm.farm("verify", bundle, "--key", farm.public_key, "--policy", "release")
         assert done.status == status, done.stderr
     assert docker_engine.containers() == []
+
+
+@pytest.mark.parametrize("runner", ["process", "bubblewrap", "docker"])
+def test_kernels_are_run_where_they_are_compiled(farm: Product, tmp_path: Path, runner: str) -> None:
+    words = ("-t", "riscv64", *SHAPE, "--runner", runner, "--no-cache", "--out", tmp_path / "out")
+    [cell] = farm.must("build", tmp_path / "tiny.onnx", *words)["cells"]
+
+    [log] = farm.must("logs", cell["run"])["runs"][cell["run"]]
+
+    lines = Path(log).read_text(encoding="utf-8").splitlines()
+    told = [json.loads(line) for line in lines if '"validated"' in line]
+    assert [(one["done"], one["total"]) for one in told] == [(count, len(told)) for count in range(1, len(told) + 1)]
+    assert told
 
 
 def test_the_best_runner_that_is_ready_is_taken_unless_another_is_named(farm: Product, tmp_path: Path) -> None:

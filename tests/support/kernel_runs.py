@@ -6,8 +6,6 @@ everything that a kernel may write.
 
 from __future__ import annotations
 
-import ctypes
-import struct
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -24,6 +22,7 @@ from kernelc.lowering.objects import build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source
 from tests.support import plain_numpy
+from tests.support.kernel_table import KernelTable, call
 from toolchains import disasm, runtime_build, target, zig
 from toolchains.target import Target
 
@@ -98,7 +97,7 @@ class Compiled:
     def __init__(self, program: Program, chosen: Target, folder: Path) -> None:
         self.program = program
         self.library = link(program, chosen, folder)
-        self._load()
+        self._table = KernelTable(self.library)
 
     def run(self, inputs: Sequence[npt.ArrayLike], cut: Cut = whole) -> list[Array]:
         """Outputs of one inference."""
@@ -113,40 +112,14 @@ class Compiled:
         weights = Memory(len(self.program.weights.data), 0)
         weights.bytes[:] = np.frombuffer(self.program.weights.data, np.uint8)
         places: dict[int, Sequence[Memory]] = {0: [arena], 1: [weights], 2: ins, 3: outs}
-        for function, first, count, parts in self._ops:
-            operands = self._operands[first : first + count]
+        for function, first, count, parts in self._table.ops:
+            operands = self._table.operands[first : first + count]
             addresses = [places[space][index].address + offset for space, index, offset in operands]
-            _call(function, addresses, cut(parts))
+            call(function, addresses, cut(parts))
         assert weights.bytes.tobytes() == self.program.weights.data, "a kernel wrote its weights"
         for memory in (arena, weights, *ins, *outs):
             memory.check()
         return [memory.bytes.copy().view(np.float32).reshape(shape) for memory, shape in zip(outs, shapes, strict=True)]
-
-    def _load(self) -> None:
-        loaded = ctypes.CDLL(str(self.library))
-        address = ctypes.addressof(ctypes.c_char.in_dll(loaded, "kf_table"))
-        head = struct.unpack("<14I3Q2I", ctypes.string_at(address, 88))
-        _, size, _, _, n_functions, n_ops, n_operands, _, functions, ops, operands, *_ = head
-        image = ctypes.string_at(address, size)
-        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-        pointers = [struct.unpack_from("<Q", image, functions + 24 * number + 16)[0] for number in range(n_functions)]
-        entries = [prototype(pointer) for pointer in pointers]
-        rows = [struct.unpack_from("<4IQ", image, ops + 24 * number) for number in range(n_ops)]
-        self._ops = [(entries[function], first, count, parts) for function, first, count, _, parts in rows]
-        places = [struct.unpack_from("<2I2Q", image, operands + 24 * number) for number in range(n_operands)]
-        self._operands = [(space, index, offset) for space, index, offset, _ in places]
-        self._keep = loaded
-
-
-class _Context(ctypes.Structure):
-    _fields_ = (("operands", ctypes.c_void_p), ("scratch", ctypes.c_void_p))
-
-
-def _call(function: Any, addresses: Sequence[int], ranges: Iterable[tuple[int, int]]) -> None:
-    operands = (ctypes.c_void_p * len(addresses))(*addresses)
-    context = _Context(ctypes.addressof(operands), None)
-    for begin, end in ranges:
-        function(ctypes.addressof(context), begin, end)
 
 
 def link(program: Program, chosen: Target, folder: Path) -> Path:

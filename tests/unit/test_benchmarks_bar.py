@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bar
+from benchmarks import bar, bar_c
 from benchmarks.bar import Line
+from benchmarks.measure import Measured, Side
+from benchmarks.records import Entry, GroupTime, Record
 from benchmarks.tests_ran import Ran, counted
 
 
@@ -81,3 +83,38 @@ def test_tests_that_did_not_even_start_say_why() -> None:
 
     assert not line.holds
     assert line.lacking == ["ERROR: file or directory not found: tests/unit/test_y.py"]
+
+
+def run_of(*ratios: float | None) -> Record:
+    """Models on which ours takes so many times the time of the only peer; None: one that does not compile."""
+    entries = []
+    for number, ratio in enumerate(ratios):
+        entry = Entry(f"m{number}", "1x1", error={"code": "MODEL_OPERATOR", "what": "no", "why": "unknown operator"})
+        if ratio is not None:
+            sides = {"ours": Side("ours", best_ns=int(1000 * ratio)), "onnxruntime": Side("onnxruntime", best_ns=1000)}
+            figures = Measured(f"m{number}", (0,), 1, 1.0, (0.0, 0.0), sides)
+            groups = [GroupTime("g1_conv", "conv 8x8x3x3", "1x8x4x4", 30.0, 20.0, 1.0)]
+            entry = Entry(f"m{number}", "1x1", figures=figures, groups=groups)
+        entries.append(entry)
+    return Record("x86-64-v4", 1, 25, entries)
+
+
+def test_the_bar_of_speed_counts_a_model_that_does_not_compile_against_it():
+    counted, to_ort, _, worst, above = bar_c.lines(run_of(0.5, 0.8, None))
+
+    assert (counted.figure, counted.holds) == ("2 of 3", False)
+    assert counted.lacking == ["m2: MODEL_OPERATOR: unknown operator"]
+    assert (to_ort.figure, to_ort.holds) == ("0.632", True)  # the root of 0.4
+    assert (worst.figure, worst.holds, above.figure) == ("0.80", True, "0")
+
+
+def test_a_slow_model_breaks_the_bar_and_the_group_that_loses_is_named():
+    _, to_ort, to_best, worst, above = bar_c.lines(run_of(1.4, 1.0))
+
+    assert [line.holds for line in (to_ort, to_best, worst)] == [False, False, False]
+    assert worst.lacking == ["m0 1.40"]
+    assert above.detail == ["m0 1.40: g1_conv (conv 8x8x3x3) takes 30 us, onnxruntime's 20"]
+
+
+def test_a_bar_of_which_nothing_is_measured_does_not_hold():
+    assert [line.holds for line in bar_c.lines(run_of(None))][:4] == [False] * 4

@@ -11,7 +11,7 @@ import pytest
 
 from farm import bench, peak
 from farm.bench import Question
-from farm.bench_child import Clocks, Probe, Times, interleave
+from farm.bench_child import Clocks, Times, interleave
 from farm.native import Runnable
 from farm.subject import Subject
 from kernelfarm.digest import Digest
@@ -138,7 +138,7 @@ def test_missing_features_are_named_as_in_the_target_file():
 
 @pytest.mark.skipif(bool(processor.missing_features(target.load("x86-64-v3"))), reason="this processor has no AVX2")
 def test_the_probe_runs_at_a_rate_that_a_core_can_have_and_computes_what_it_should(tmp_path: Path):
-    probe = Probe(peak.build_probe(target.load("x86-64-v3"), tmp_path))
+    probe = peak.Probe(peak.build_probe(target.load("x86-64-v3"), tmp_path))
 
     gflops = probe.gflops()
 

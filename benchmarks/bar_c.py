@@ -1,0 +1,81 @@
+"""`make bar-C`: issue C's bar as far as it is measured: speed beside every peer. Writes build/bar/C.json.
+
+    python -m benchmarks.bar_c [NAME...]      only these lines; the file names the others
+
+Exits 1 when a line does not hold. Models that do not compile yet count against the bar: it names thirteen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+
+from benchmarks import bar, prepared, run, table
+from benchmarks.bar import Line
+from benchmarks.measure import Measured
+from benchmarks.records import Record
+
+
+def speed(threads: int) -> Iterator[Line]:
+    """Geometric means and the worst model on so many threads."""
+    given: argparse.Namespace = run.options(["--threads", str(threads), "--groups"])
+    yield from lines(run.run([model.name for model in prepared.all_models()], given))
+
+
+def lines(record: Record) -> Iterator[Line]:
+    """The lines of one run. Pure."""
+    where = f"{record.target}, {'one thread' if record.threads == 1 else f'{record.threads} threads'}"
+    found = table.measured(record)
+    lacking = [_why(entry.model, entry.figures, entry.error) for entry in record.models if entry.figures not in found]
+    figure = f"{len(found)} of {len(record.models)}"
+    yield Line(f"models measured, {where}", figure, "all", len(found) == len(record.models), lacking=lacking)
+    to_best = {one.model: ratio for one in found if (ratio := one.ratio_best) is not None}
+    to_ort = {one.model: ratio for one in found if (ratio := one.ratio("onnxruntime")) is not None}
+    yield _mean(f"to onnxruntime, {where}", to_ort, table.TO_ONNXRUNTIME, "")
+    yield _mean(f"to the best peer, {where}", to_best, table.TO_BEST, f", goal {table.GOAL:.2f}")
+    above = {model: ratio for model, ratio in to_best.items() if ratio > table.WORST}
+    worst = max(to_best.values(), default=0.0)
+    told = [f"{model} {ratio:.2f}" for model, ratio in sorted(above.items())]
+    holds = bool(to_best) and not above
+    yield Line(f"worst model, {where}", f"{worst:.2f}", f"at most {table.WORST:.2f}", holds, to_best, told)
+    slower = [f"{model} {ratio:.2f}: {_loses(record, model)}" for model, ratio in sorted(to_best.items()) if ratio > 1]
+    yield Line(f"models above 1.00, {where}", str(len(slower)), "each with the group that loses", True, slower)
+
+
+def _mean(name: str, ratios: Mapping[str, float], limit: float, goal: str) -> Line:
+    mean = table.geometric_mean(ratios.values())
+    return Line(f"geometric mean {name}", f"{mean:.3f}", f"at most {limit:.2f}{goal}", mean <= limit, dict(ratios))
+
+
+def _why(model: str, figures: Measured | None, error: Mapping[str, str] | None) -> str:
+    if figures is None:
+        return f"{model}: {(error or {}).get('code', 'not measured')}: {(error or {}).get('why', '')}"
+    ours = figures.sides["ours"]
+    return f"{model}: ours {ours.state}: {ours.why}" if not ours.counts else f"{model}: no peer counts"
+
+
+def _loses(record: Record, model: str) -> str:
+    """The group that loses most to onnxruntime's for the same, where groups were timed."""
+    (entry,) = (entry for entry in record.models if entry.model == model)
+    known = [group for group in entry.groups if group.peer_us]
+    if not known:
+        return "groups are timed on one thread only"
+    lost = max(known, key=lambda group: group.ours_us - (group.peer_us or 0))
+    if lost.peer_us is None or lost.ours_us <= lost.peer_us:
+        return "no group loses to onnxruntime's"
+    return f"{lost.name} ({lost.kind}) takes {lost.ours_us:.0f} us, onnxruntime's {lost.peer_us:.0f}"
+
+
+MEASURES = {"speed1": functools.partial(speed, 1), "speed2": functools.partial(speed, 2)}
+
+
+def main(chosen: list[str]) -> int:
+    """Measure the chosen lines, or all; 1 when one does not hold."""
+    status = bar.unknown(chosen, MEASURES)
+    return bar.measure("C", chosen, MEASURES) if status is None else status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

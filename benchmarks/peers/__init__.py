@@ -1,0 +1,1 @@
+"""The runtimes that ours is measured beside, each a server process in an environment of its own."""
