@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import fitting, kernel_times, microbenchmarks
+from benchmarks import kernel_times, microbenchmarks, model_fit
 from farm import models as farm_models
 from farm import shapes
 from kernelc import frontend, fusion
@@ -80,7 +80,7 @@ def fit(records: Sequence[Record]) -> dict[str, dict[str, dict[str, int]]]:
             if some:
                 rows = [[getattr(model.features(machine, one.work), key) for key in model.NAMES] for one in some]
                 measured = np.array([one.half_cycles for one in some], np.float64)
-                found = fitting.weights(np.array(rows, np.float64), measured, prior, PULL)
+                found = model_fit.weights(np.array(rows, np.float64), measured, prior, PULL)
                 table[name][kind] = dict(zip(model.NAMES, (round(model.UNIT * one) for one in found), strict=True))
     return table
 
@@ -102,8 +102,8 @@ def report(records: Sequence[Record]) -> Iterator[tuple[str, str, int, float, fl
                     name,
                     what,
                     len(some),
-                    fitting.spearman(guessed, measured),
-                    fitting.median_error(guessed, measured),
+                    model_fit.spearman(guessed, measured),
+                    model_fit.median_error(guessed, measured),
                 )
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from farm import entries, peak
-from farm.bench_child import Probe
 from farm.measure_child import Table, fastest, in_a_row
+from farm.peak import Probe
 from kernelc.graph import Graph, Port
 from kernelc.lowering.objects import build_objects
 from kernelc.lowering.program import Program

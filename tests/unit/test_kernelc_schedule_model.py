@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from benchmarks import fit_model, fitting
+from benchmarks import fit_model, model_fit
 from benchmarks.fit_model import MICRO, NETWORKS, Record
 from kernelc.lowering.program import machine_of
 from kernelc.schedule import model
@@ -32,7 +32,7 @@ def networks(name: str) -> list[Record]:
 
 
 def ranked(records: list[Record]) -> float:
-    return fitting.spearman([one.predicted() for one in records], [one.half_cycles for one in records])
+    return model_fit.spearman([one.predicted() for one in records], [one.half_cycles for one in records])
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -41,7 +41,7 @@ def test_it_ranks_the_kernels_of_networks_that_it_was_not_fitted_on(name: str):
 
     assert len(records) > 400
     assert ranked(records) >= 0.95
-    assert fitting.median_error([one.predicted() for one in records], [one.half_cycles for one in records]) <= 0.25
+    assert model_fit.median_error([one.predicted() for one in records], [one.half_cycles for one in records]) <= 0.25
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -152,15 +152,15 @@ def test_classes_follow_operator_and_weights():
 
 
 def test_ranks_and_errors_by_hand():
-    assert fitting.spearman([1, 2, 3, 4], [10, 30, 20, 40]) == pytest.approx(0.8)
-    assert fitting.spearman([1, 1, 2], [5, 5, 9]) == pytest.approx(1.0)
-    assert fitting.median_error([1.1, 2.0, 6.0], [1.0, 2.0, 4.0]) == pytest.approx(0.1)
+    assert model_fit.spearman([1, 2, 3, 4], [10, 30, 20, 40]) == pytest.approx(0.8)
+    assert model_fit.spearman([1, 1, 2], [5, 5, 9]) == pytest.approx(1.0)
+    assert model_fit.median_error([1.1, 2.0, 6.0], [1.0, 2.0, 4.0]) == pytest.approx(0.1)
 
 
 def test_a_fit_finds_the_weights_that_made_the_numbers_and_keeps_silent_ones():
     features = np.array([[1.0, 0, 0], [0, 2.0, 0], [3.0, 1.0, 0], [5.0, 7.0, 0]])
     measured = features @ [4.0, 0.5, 0.0]
 
-    found = fitting.weights(features, measured, np.array([1.0, 1.0, 9.0]), pull=1e-9)
+    found = model_fit.weights(features, measured, np.array([1.0, 1.0, 9.0]), pull=1e-9)
 
     assert found == pytest.approx([4.0, 0.5, 9.0], rel=1e-4)
