@@ -29,6 +29,7 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
 from kernelfarm.links import Links
+from kernelfarm.nouns import recipe_key
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
 from sbom import read as sbom
@@ -128,7 +129,8 @@ def require_sbom(view: BundleView, payload: PayloadView) -> str:
         model = str(_json(view, payload.files[CONFIG])["model"]["digest"])
     except (KeyError, TypeError) as reason:
         raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not name its model") from reason
-    sbom.require_fits(found, hashes, linked, model, origin_of(view, payload).model.before, name)
+    made = origin_of(view, payload)
+    sbom.require_fits(found, hashes, linked, model, made.model.before, recipe_key(made.recipe), name)
     return f"{len(found.components)} components, {len(linked.sources)} sources, {found.serial}"
 
 

@@ -18,7 +18,7 @@ from kernelfarm.links import Links
 from sbom import cyclonedx
 from sbom.document import serial_of
 from sbom.licence import expression
-from sbom.parts import Hashes
+from sbom.parts import PREFIX, Hashes
 from sbom.payload import MODEL_REF, NAME, file_ref, object_ref
 
 
@@ -53,11 +53,12 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Sbom:
-    """A bill as it is written: its components, the root first, and what needs what."""
+    """A bill as it is written: its components, the root first, what needs what, the key of the recipe."""
 
     serial: str
     components: tuple[Component, ...]
     needs: Mapping[str, tuple[str, ...]]
+    recipe_key: str = ""
 
     def by_ref(self) -> dict[str, Component]:
         """The components by their refs."""
@@ -105,17 +106,26 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     needs = {item["ref"]: tuple(item.get("dependsOn", ())) for item in document.get("dependencies", [])}
     if unknown := sorted(({*needs, *(ref for others in needs.values() for ref in others)}) - set(refs)):
         raise _invalid(name, f"it says what {unknown[0]} needs, which it does not list")
-    return Sbom(document["serialNumber"], components, needs)
+    own = {item["name"]: item.get("value", "") for item in root.get("properties", [])}
+    return Sbom(document["serialNumber"], components, needs, own.get(f"{PREFIX}recipe-key", ""))
 
 
 def require_fits(
-    found: Sbom, hashes: Mapping[str, Hashes], linked: Links, model: str, before: Digest | None, name: str = NAME
+    found: Sbom,
+    hashes: Mapping[str, Hashes],
+    linked: Links,
+    model: str,
+    before: Digest | None,
+    recipe: Digest,
+    name: str = NAME,
 ) -> None:
     """Raise `FarmError` PAYLOAD_INCONSISTENT unless the bill lists exactly these files, objects and sources.
 
     `hashes` are those of the payload's files, read again; `model` the digest that its configuration gives; `before` the
-    one before scrubbing that its provenance gives.
+    one before scrubbing and `recipe` the recipe's key that its provenance gives.
     """
+    if found.recipe_key != recipe:
+        raise _unfit(name, f"it is of the recipe {found.recipe_key or '?'}, its provenance of {recipe}")
     own = found.by_ref()
     objects = {object_ref(item): "" for file in linked.files for item in file.inputs}
     sources = {f"source/{source.name}": digest.hex_of(source.digest) for source in linked.sources}

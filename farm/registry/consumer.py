@@ -69,19 +69,21 @@ class Fetched:
 
 
 def resolve(
-    home: Home, place: Reference, public: PublicKey, *, seen: Head | None = None, origin: Reference | None = None
+    home: Home, place: Reference, public: PublicKey, *, known: Sequence[Locked] = (), origin: Reference | None = None
 ) -> Resolved:
     """What a reference means: a tag or digest that the log published; without either, the last good final release.
 
-    `seen` is an end of the log that is known from elsewhere, `origin` whose log it is where `place` is in a mirror:
-    what this machine saw there counts too. Raises LOG_* for a log that does not hold or lacks what was seen of it,
-    RELEASE_UNKNOWN, and TAG_MOVED or MANIFEST_MISSING where `place` names a tag that is not where the log says.
+    `known` has ends of logs, of which those count that are of this log or were seen at this place; `origin` is whose
+    log it is where `place` is in a mirror: what this machine saw there counts too. Raises LOG_* for a log that does not
+    hold or lacks what was seen of it, RELEASE_UNKNOWN, and TAG_MOVED or MANIFEST_MISSING where `place` names a tag that
+    is not where the log says.
     """
     remote = Remote(place)
     repository = (origin or place).repository
     found = transfer.read_log(remote, public, repository)
-    if seen is not None:
-        log.require_extends(found, seen, place.place)
+    for item in known:
+        if item.log == found.name or item.source == (origin or place).place:
+            log.require_extends(found, Head(item.log_sequence, item.log_identity), place.place)
     for spot in (place,) if origin is None else (origin, place):
         memory.require_and_remember(home, spot, public, repository, found)
     if place.digest:
@@ -167,15 +169,15 @@ def _require_named(entry: LogEntry, report: Report) -> None:
         raise FarmError(Code.LOG_INVALID, f"the bundle is {report.name} {report.version}", why, advice)
 
 
-def require_channel(said: str, released: Release, place: str) -> None:
-    """Raise `FarmError` SIGNATURE_FOREIGN unless a release is for the channel that the log said.
+def require_channel(said: str, released: Release, place: str, *, by: str = "the release log") -> None:
+    """Raise `FarmError` SIGNATURE_FOREIGN unless a release is for the channel that the log, or who tells `by`, said.
 
     Payloads of one version may have been released for two channels, by farms of one key. Which of the two statements
     lies beside the bundle is not for a registry to choose.
     """
     if released.channel != said:
         what = f"the release statement of {place} is for the channel {released.channel}"
-        why = f"the release log says that it was published for {said}"
+        why = f"{by} says that it was published for {said}"
         advice = "Do not use it. Have who published it publish it again: that puts the statement of the log's back."
         raise FarmError(Code.SIGNATURE_FOREIGN, what, why, advice, {"channel": released.channel})
 
@@ -187,10 +189,9 @@ def lock(home: Home, places: Sequence[Reference], public: PublicKey, *, before: 
     `before` is the lock file that it replaces: no log may lack what that saw of it.
     """
     known = before.bundles if before is not None and before.key == public.keyid else ()
-    seen = {item.source: Head(item.log_sequence, item.log_identity) for item in known}
     made: dict[str, Locked] = {}
     for place in places:
-        one = resolve(home, place, public, seen=seen.get(place.place))
+        one = resolve(home, place, public, known=known)
         if withdrawn := one.log.withdrawn(one.entry.tag):
             raise publishing.withdrawn_error(withdrawn, place.place)
         _require_standing_there(one.remote, one.entry.digest, one.entry.version, one.entry.channel, public)
@@ -275,12 +276,14 @@ def _fetch(
     origin = reference.parse_repository(item.source)
     if offline:
         _require_here(final, item, public, check_payload)
-        found = memory.seen(home, origin, public, origin.repository, item.log)
+        found = _remembered(home, item, origin, public)
     else:
-        head = Head(item.log_sequence, item.log_identity)
-        one = resolve(home, place, public, seen=head, origin=origin if origin.place != place.place else None)
+        one = resolve(home, place, public, known=[item], origin=origin if origin.place != place.place else None)
         found = one.log
+        _require_its_log(item, found, place.place)
     entry = found.of_digest(item.digest)
+    if entry is not None and entry.channel != item.channel:
+        raise _unlike(item, f"it says that it is for {item.channel}, the release log says for {entry.channel}")
     if entry is not None and not withdrawn_too and (withdrawn := found.withdrawn(entry.tag)):
         raise publishing.withdrawn_error(withdrawn, place.place)
     present = offline or _is_here(final, item, public, check_payload)
@@ -296,6 +299,35 @@ def _fetch(
             publish.publish(part, final)
             files.remove_tree(part)
     return Fetched(item.name, item.version, item.channel, item.digest, final, present)
+
+
+def _remembered(home: Home, item: Locked, origin: Reference, public: PublicKey) -> ReleaseLog:
+    """What this machine saw of the log that a lock file names: a withdrawal in it counts without the network.
+
+    Raises LOCKFILE_INVALID where the lock file says of it what it is not: that would hide a withdrawal.
+    """
+    for found in (memory.seen(home, origin, public, origin.repository), memory.seen_of(home, item.log, public)):
+        _require_its_log(item, found, "this machine's memory")
+    return found
+
+
+def _require_its_log(item: Locked, found: ReleaseLog, place: str) -> None:
+    """Raise LOCKFILE_INVALID unless a log, where there is one, is what the lock file says of it, as far as it goes."""
+    if not found.entries:
+        return
+    repository = reference.parse_repository(item.source).repository
+    if (found.name, found.repository) != (item.log, repository):
+        why = (
+            f"it says that its log is {item.log} of {repository}, that of {place} is {found.name} of {found.repository}"
+        )
+        raise _unlike(item, why)
+    if len(found.entries) >= item.log_sequence and found.entries[item.log_sequence - 1].identity != item.log_identity:
+        raise _unlike(item, f"it says that entry {item.log_sequence} of the log is another than in {place}")
+
+
+def _unlike(item: Locked, why: str) -> FarmError:
+    what = f"the lock file is wrong about {item.name} {item.version}"
+    return FarmError(Code.LOCKFILE_INVALID, what, why, "Take it from version control, or lock the release again.")
 
 
 def _require_here(final: Path, item: Locked, public: PublicKey, check_payload: PayloadCheck | None) -> None:
@@ -344,7 +376,8 @@ def _require_good(folder: Path, name: str, item: Locked, public: PublicKey, chec
     if said != (item.name, item.version, item.digest, tuple(sorted(item.payloads))):
         what = f"{name} is not what the lock file names"
         raise FarmError(Code.LOCKFILE_INVALID, what, f"it is {report.name} {report.version}", "Lock it again.")
-    require_channel(item.channel, standing.require_released(_statements_in(folder, public), item.version), name)
+    released = standing.require_released(_statements_in(folder, public), item.version)
+    require_channel(item.channel, released, name, by="the lock file")
 
 
 def past_of(home: Home, place: Reference, public: PublicKey) -> Past:

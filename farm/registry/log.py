@@ -45,6 +45,11 @@ class ReleaseLog:
         return self.entries[0].log if self.entries else ""
 
     @property
+    def repository(self) -> str:
+        """Whose log it is, by its path; empty for an empty log."""
+        return self.entries[0].repository if self.entries else ""
+
+    @property
     def head(self) -> Head:
         """Its end."""
         return Head(len(self.entries), self.entries[-1].identity if self.entries else None)
@@ -95,11 +100,11 @@ class ReleaseLog:
         return decode(self.encode() + sealed + b"\n", public, repository)
 
 
-def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
+def decode(data: bytes, public: PublicKey, repository: str | None) -> ReleaseLog:
     """The log in the bytes of a registry, its signatures, chain and rules checked.
 
-    `repository` is whose log it must be, by its path. Raises `FarmError` LOG_INVALID, or as `dsse.open_sealed` for an
-    entry that the key did not sign; `entry N` is the file that they name.
+    `repository` is whose log it must be, by its path; None for anybody's. Raises `FarmError` LOG_INVALID, or as
+    `dsse.open_sealed` for an entry that the key did not sign; `entry N` is the file that they name.
     """
     entries: list[LogEntry] = []
     lines: list[bytes] = []
@@ -117,7 +122,7 @@ def decode(data: bytes, public: PublicKey, repository: str) -> ReleaseLog:
                 raise _invalid(name, "it is no entry of a log")
             entry = LogEntry.from_statement(statement, name)
         _require_next(entry, entries, name)
-        if entry.repository != repository:
+        if repository is not None and entry.repository != repository:
             raise _invalid(name, f"it belongs to the log of {entry.repository}, not to that of {repository}")
         entries.append(entry)
         lines.append(line)
@@ -142,7 +147,7 @@ def next_entry(
         sequence=len(log.entries) + 1,
         previous=log.head.identity,
         deed=deed,
-        repository=log.entries[0].repository if log.entries else repository,
+        repository=log.repository or repository,
         name=name,
         version=version,
         tag=versions.parse(version).tag,

@@ -47,15 +47,21 @@ def require_and_remember(
                 files.atomic_write(_place(home, reference, public), found.name.encode())
 
 
-def seen(home: Home, reference: Reference, public: PublicKey, repository: str, name: str = "") -> ReleaseLog:
-    """What was seen of the log `name` of `repository`, or without a name of the one at this place; an empty log where
-    nothing was. Nothing is written.
+def seen(home: Home, reference: Reference, public: PublicKey, repository: str) -> ReleaseLog:
+    """What was seen of the log that this place showed; an empty log where nothing was. Nothing is written.
 
     Raises `FarmError` LOG_INVALID where what was kept of it is damaged.
     """
-    name = name or _log_at(home, reference, public)
-    if not name:
-        return ReleaseLog()
+    name = _log_at(home, reference, public)
+    return _of(home, name, public, repository) if name else ReleaseLog()
+
+
+def seen_of(home: Home, name: str, public: PublicKey) -> ReleaseLog:
+    """What was seen of the log of this name, wherever it was; else as `seen`."""
+    return _of(home, name, public, None)
+
+
+def _of(home: Home, name: str, public: PublicKey, repository: str | None) -> ReleaseLog:
     path = _lines(home, public, name)
     return _decode(_read(path), path, public, repository)
 
@@ -86,7 +92,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes() if path.exists() else b""
 
 
-def _decode(known: bytes, path: Path, public: PublicKey, repository: str) -> ReleaseLog:
+def _decode(known: bytes, path: Path, public: PublicKey, repository: str | None) -> ReleaseLog:
     try:
         return log.decode(known, public, repository)
     except FarmError as reason:

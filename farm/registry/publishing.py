@@ -329,7 +329,11 @@ def _restored(settings: Config, remote: Remote, public: PublicKey, say: Say) -> 
     """
     place = remote.reference
     found = transfer.read_log(remote, public)
-    own = memory.seen(settings.home, place, public, place.repository, found.name)
+    own = (
+        memory.seen_of(settings.home, found.name, public)
+        if found.name
+        else memory.seen(settings.home, place, public, place.repository)
+    )
     if own.head.sequence > found.head.sequence and own.entries[: found.head.sequence] == found.entries:
         say(f"the registry lost entries {found.head.sequence + 1} to {own.head.sequence} of the log: put back")
         _write(settings, remote, own)

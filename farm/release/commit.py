@@ -77,14 +77,42 @@ def _raise(reason: OSError) -> None:
 
 
 def _tree(top: Path, commit: str) -> dict[str, Entry]:
-    """What the tree of a commit lists, by path. Submodules are listed too, and no file is like one."""
-    found = {}
-    for line in _git(top, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0"):
+    """What the tree of a commit lists, by path. Submodules are listed too, and no file is like one.
+
+    git believes that its objects are what their names say: commit and trees are hashed here again.
+    """
+    text = _git(top, "cat-file", "commit", commit).encode("utf-8", "surrogateescape")
+    _require_object(top, "commit", text, commit)
+    trees = {"": text.split(b"\n", 1)[0].removeprefix(b"tree ").decode()}
+    files_of: dict[str, Entry] = {}
+    content: dict[str, list[bytes]] = {"": []}
+    for line in _git(top, "ls-tree", "-r", "-t", "-z", "--full-tree", commit).split("\0"):
         if line:
-            said, _, name = line.partition("\t")
-            mode, _kind, named = said.split(" ")
-            found[name] = (mode, named)
-    return found
+            said, _, path = line.partition("\t")
+            mode, kind, named = said.split(" ")
+            folder, _, name = path.rpartition("/")
+            content[folder].append(
+                b"%o %s\0%s" % (int(mode, 8), name.encode("utf-8", "surrogateescape"), bytes.fromhex(named))
+            )
+            if kind == "tree":
+                trees[path], content[path] = named, []
+            else:
+                files_of[path] = (mode, named)
+    for path, named in trees.items():
+        _require_object(top, "tree", b"".join(content[path]), named)
+    return files_of
+
+
+def _require_object(top: Path, kind: str, data: bytes, named: str) -> None:
+    if _named(kind, data, len(named)) != named:
+        advice = f"Run `git fsck` in {top}, and release from a fresh clone."
+        raise FarmError(Code.TOOL_FAILED, _WHAT, f"its {kind} {named} is not what its name says", advice)
+
+
+def _named(kind: str, data: bytes, digits: int) -> str:
+    """The name that git gives an object."""
+    head = b"%s %d\0" % (kind.encode(), len(data))
+    return hashlib.new(_HASHES[digits], head + data, usedforsecurity=False).hexdigest()
 
 
 def _entry(path: Path, digits: int) -> Entry | None:
@@ -99,7 +127,7 @@ def _entry(path: Path, digits: int) -> Entry | None:
             return None
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return mode, hashlib.new(_HASHES[digits], b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    return mode, _named("blob", data, digits)
 
 
 def _git(top: Path, *words: str) -> str:

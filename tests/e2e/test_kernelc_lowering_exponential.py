@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def exp_kernel() -> Kernel:
         done = writer.generic("o", [(source, "o")], before, "o", body.lines, result)
         return writer.insert(done, current, [index, 0], (1, LANES))
 
-    result = writer.loop("%begin", ROWS, 1, out, row)
+    result = writer.loop("%begin", ROWS, 1, out, row, Fraction(ROWS))
     return kernel(writer, [x], out, result, set(), parts=1, tile="1", flop=0)
 
 

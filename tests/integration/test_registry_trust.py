@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -472,6 +473,52 @@ def test_a_stale_copy_under_another_name_is_held_against_what_was_seen_of_the_lo
 
     assert (error.code, code_of(caught)) == (Code.LOG_BEHIND, Code.LOG_BEHIND)
     assert made.entry.sequence == 3  # the publisher put the withdrawal back first: one log, wherever it lies
+
+
+def test_a_lock_file_is_not_replaced_by_a_stale_copy_under_another_name(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    """The lock file alone knows what was seen: on a new machine, as of a pipeline."""
+    publish(farm, farm.released(), at(release_registry))
+    old = release_registry.copy(tmp_path / "old")
+    publish(farm, farm.released(salt="fixed", out="second"), at(release_registry))
+    locked = consumer.lock(Home(tmp_path / "home"), [at(release_registry)], farm.public)
+
+    with registries.running(old) as other, pytest.raises(FarmError) as caught:
+        consumer.lock(Home(tmp_path / "new"), [at(other)], farm.public, before=locked)
+
+    assert code_of(caught) is Code.LOG_BEHIND
+
+
+EDITS = {
+    "log": {"log": 32 * "0"},
+    "source": {"source": "127.0.0.1:5000/media/other"},
+    "end": {"log_identity": f"sha256:{64 * '0'}"},
+    "channel": {"channel": "another"},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_an_edited_lock_file_hides_no_withdrawal_and_is_what_the_error_names(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, edit: dict[str, Any]
+) -> None:
+    home = tmp_path / "home"
+    publish(farm, farm.released(), at(release_registry))
+    locked = consumer.lock(Home(home), [at(release_registry)], farm.public)
+    fetch(home, locked, farm, tmp_path / "out")
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths")
+    with pytest.raises(FarmError):
+        fetch(home, locked, farm, tmp_path / "out")
+    edited = dataclasses.replace(locked, bundles=(dataclasses.replace(locked.bundles[0], **edit),))
+
+    with pytest.raises(FarmError) as caught:
+        fetch(home, edited, farm, tmp_path / "out", offline=True)
+
+    if "channel" in edit:  # what lies there is asked first, and the lock file is not what says what a release is
+        assert (code_of(caught), "the lock file says" in caught.value.why) == (Code.SIGNATURE_FOREIGN, True)
+    else:
+        assert code_of(caught) is Code.LOCKFILE_INVALID
+        assert "version control" in caught.value.next_step
 
 
 def test_one_release_in_two_registries_is_no_stale_copy(

@@ -77,6 +77,15 @@ def an_original_without_a_hash(bill: dict[str, Any]) -> None:
     del component(bill, "model")["pedigree"]["ancestors"][0]["hashes"]
 
 
+def another_recipe(bill: dict[str, Any]) -> None:
+    own = bill["metadata"]["component"]["properties"]
+    next(item for item in own if item["name"] == "kernel-farm:recipe-key")["value"] = f"sha256:{64 * '0'}"
+
+
+def no_recipe(bill: dict[str, Any]) -> None:
+    del bill["metadata"]["component"]["properties"]
+
+
 def hide_a_link(bill: dict[str, Any]) -> None:
     entry = next(item for item in bill["dependencies"] if item["ref"] == "file/kernels.so")
     entry["dependsOn"] = []
@@ -108,6 +117,8 @@ def test_a_bill_that_fits_is_described_in_a_line(tmp_path: Path) -> None:
         (no_original, "gives the model before scrubbing the hash none, its provenance "),
         (one_more_original, "gives the model before scrubbing the hash "),
         (an_original_without_a_hash, "gives the model before scrubbing the hash "),
+        (another_recipe, "is of the recipe sha256:0000"),
+        (no_recipe, "is of the recipe ?, its provenance of sha256:"),
         (hide_a_link, "does not say that kernels.so holds object/kf_1.o@"),
     ],
 )

@@ -186,7 +186,7 @@ def test_what_was_seen_of_a_log_is_found_by_its_name_wherever_it_was_seen(tmp_pa
     home, other = Home(tmp_path), reference.parse("other.example/media/cls")
     remembered(home, "registry.example/media/cls", GOOD)
 
-    assert memory.seen(home, other, KEY.public, "media/cls", GOOD[0].log).withdrawn("1.0.0") == GOOD[2]
+    assert memory.seen_of(home, GOOD[0].log, KEY.public).withdrawn("1.0.0") == GOOD[2]
     assert memory.seen(home, other, KEY.public, "media/cls") == ReleaseLog()
     (path,) = (tmp_path / "registry").glob("*.place")
     path.write_text("no name")

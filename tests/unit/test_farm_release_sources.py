@@ -308,6 +308,28 @@ def test_nothing_that_git_was_set_to_believe_hides_a_change(
     assert not (tmp_path / "was-run").exists()  # nor is anything run that a repository's settings name
 
 
+@pytest.mark.parametrize("what", ["the tree of a room", "the tree", "the commit"])
+def test_an_object_that_is_not_what_its_name_says_hides_no_change(tmp_path: Path, what: str) -> None:
+    folder = checkout(tmp_path / "tree")
+    names = {"the tree of a room": "HEAD:farm", "the tree": "HEAD^{tree}", "the commit": "HEAD"}
+    before = git(folder, "rev-parse", names[what])
+    (folder / "farm/a.py").write_text(NEW)
+    git(folder, "commit", "-qam", "y")
+    after = git(folder, "rev-parse", names[what])
+    git(folder, "reset", "-q", "--soft", "HEAD^")
+    objects = folder / ".git/objects"
+    place = objects / before[:2] / before[2:]
+    place.unlink()
+    shutil.copyfile(objects / after[:2] / after[2:], place)
+
+    with pytest.raises(FarmError) as caught:
+        sources.current(folder)
+
+    assert caught.value.code is Code.TOOL_FAILED
+    # git looks at some of them itself
+    assert f"{before} is not what its name says" in caught.value.why or f"hash mismatch {before}" in caught.value.why
+
+
 def test_a_repository_around_the_sources_is_not_theirs(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "tree")
     shutil.move(folder / ".git", tmp_path / ".git")
