@@ -81,7 +81,7 @@ class Code(Enum):
     OPERATOR_NOT_LOWERED = ("FARM-E0321", Status.BAD, "the backend does not lower this form of an operator")
     VECTOR_TOO_LARGE = ("FARM-E0322", Status.BAD, "a vector is too large: something was not tiled")
     IR_UNEXPECTED = ("FARM-E0323", Status.BAD, "the LLVM IR is not of the expected form")
-    KERNEL_WRONG = ("FARM-E0324", Status.BAD, "a kernel does not compute what it should")
+    KERNEL_WRONG = ("FARM-E0325", Status.BAD, "a kernel does not compute what it should")
     RULE_FILE_INVALID = ("FARM-E0340", Status.USAGE, "a file of fusion rules does not parse")
     RULE_INVALID = ("FARM-E0341", Status.USAGE, "not a fusion rule")
     RULE_CONSTRAINT = ("FARM-E0342", Status.USAGE, "not a constraint of a fusion rule")
