@@ -306,7 +306,7 @@ def _remembered(home: Home, item: Locked, origin: Reference, public: PublicKey) 
 
     Raises LOCKFILE_INVALID where the lock file says of it what it is not: that would hide a withdrawal.
     """
-    for found in (memory.seen(home, origin, public, origin.repository), memory.seen_of(home, item.log, public)):
+    for found in (memory.seen(home, origin, public, None), memory.seen_of(home, item.log, public)):
         _require_its_log(item, found, "this machine's memory")
     return found
 

@@ -47,8 +47,10 @@ def require_and_remember(
                 files.atomic_write(_place(home, reference, public), found.name.encode())
 
 
-def seen(home: Home, reference: Reference, public: PublicKey, repository: str) -> ReleaseLog:
+def seen(home: Home, reference: Reference, public: PublicKey, repository: str | None) -> ReleaseLog:
     """What was seen of the log that this place showed; an empty log where nothing was. Nothing is written.
+
+    `repository` is whose it must be; None for anybody's.
 
     Raises `FarmError` LOG_INVALID where what was kept of it is damaged.
     """

@@ -91,7 +91,7 @@ def _tree(top: Path, commit: str) -> dict[str, Entry]:
             said, _, path = line.partition("\t")
             mode, kind, named = said.split(" ")
             folder, _, name = path.rpartition("/")
-            content[folder].append(
+            content.setdefault(folder, []).append(
                 b"%o %s\0%s" % (int(mode, 8), name.encode("utf-8", "surrogateescape"), bytes.fromhex(named))
             )
             if kind == "tree":
