@@ -6,13 +6,28 @@ from collections import Counter
 from pathlib import Path
 
 from kernelc import fusion
-from kernelc.explanation import NAME, Explanation, GroupStory, Memory, Refused, Resting, RuleStory
+from kernelc.explanation import (
+    NAME,
+    CastStory,
+    Explanation,
+    GroupStory,
+    LayoutStory,
+    Memory,
+    Refused,
+    Resting,
+    RuleStory,
+)
 from kernelc.fusion import FusionResult
 from kernelc.graph import Graph
-from kernelc.layout.assign import Layout, assign
+from kernelc.layout.assign import Layout
+from kernelc.layout.candidates import name_of
+from kernelc.layout.choice import Question, question
+from kernelc.layout.insert import Placed
+from kernelc.layout.optimise import Choice, choose, lay_out
 from kernelc.lowering.program import machine_of
 from kernelc.pipeline import Progress, Stages, front
 from kernelc.request import Request
+from kernelc.schedule.cost import Machine
 from kernelfarm import canonical, files
 
 
@@ -20,13 +35,15 @@ def explain_model(request: Request, in_dir: Path, out_dir: Path, progress: Progr
     """Write the explanation of `in_dir`/model into `out_dir`; raises `FarmError` as `compile_model`."""
     stages = Stages(progress)
     _, graph, fused = front(request, in_dir, stages)
-    layout = assign(graph, fused.groups, machine_of(request.target).lanes)
+    machine = machine_of(request.target)
+    placed, layout, choice = lay_out(graph, fused.groups, machine)
     digests, ops = dict(stages.digests), {node.name: node.op for node in graph.nodes}
     found = Explanation(
         request.model_name,
         request.target.name,
         digests["fusion"],
         _groups(graph, fused, layout),
+        _layouts(fused, machine, placed, layout, choice),
         _rules(fused),
         tuple(Refused(one.group, one.node, ops[one.node], one.reason) for one in fused.refusals),
         tuple(Resting(rule.name, rule.lacks) for rule in fused.resting),
@@ -56,10 +73,52 @@ def _groups(graph: Graph, fused: FusionResult, layout: Layout) -> tuple[GroupSto
     return tuple(stories)
 
 
+def _layouts(
+    fused: FusionResult, machine: Machine, placed: Placed, layout: Layout, choice: Choice
+) -> LayoutStory:  # fmt: skip
+    """The choice beside what it would cost to have all values alike, each of those at its own best otherwise."""
+    asked = choice.question
+
+    def cost_of(demands: dict[str, tuple[int, ...]]) -> int:
+        return choose(question(asked.graph, fused.groups, machine, demands)).solution.cost
+
+    inner = [root for root in asked.memories if root not in asked.graph.input_tensors]
+    return LayoutStory(
+        choice.solution.cost,
+        choice.solution.bound,
+        cost_of({root: (1,) for root in inner if _writable(asked, root, 1)}),
+        cost_of(dict.fromkeys(inner, (machine.lanes,))),
+        len(asked.problem.variables),
+        choice.solution.steps.width,
+        tuple(sorted(Counter(name_of(places.home) for places in choice.places.values()).items())),
+        _casts(placed, layout),
+    )
+
+
+def _writable(asked: Question, root: str, lanes: int) -> bool:
+    """Whether the kernel that writes a memory can do so in these lanes."""
+    writers = [name for name, group in asked.groups.items() if group.output == root]
+    return all(any(form.written == lanes for form in asked.kernels[name]) for name in writers)
+
+
+def _casts(placed: Placed, layout: Layout) -> tuple[CastStory, ...]:
+    found = []
+    for group in placed.groups:
+        if group.anchor.op == "layout_cast":
+            source, made = layout.buffers[group.inputs[0]], layout.buffers[group.output]
+            names = {name for name, root in layout.roots.items() if root == group.output}
+            readers = [one.name for one in placed.groups if names & set(one.inputs) and one.output not in names]
+            readers += [f"output {port.name}" for port in placed.graph.outputs if port.tensor in names]
+            before, after = name_of(source.lanes), name_of(made.lanes)
+            found.append(CastStory(group.inputs[0], before, after, made.bytes, tuple(readers)))
+    return tuple(found)
+
+
 def _memory(layout: Layout, value: str) -> Memory:
     found = layout.buffers[value]
     return Memory(
         layout.roots[value],
+        name_of(found.lanes),
         found.channels,
         found.height,
         found.width,

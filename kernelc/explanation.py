@@ -12,9 +12,13 @@ NAME = "explanation.json"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The buffer of a value (`kernelc.layout.buffer`), `bytes` large; `of` is the value whose memory it is."""
+    """The buffer of a value (`kernelc.layout.buffer`), `bytes` large; `of` is the value whose memory it is.
+
+    `layout` names it as `media.layout_cast` does.
+    """
 
     of: str
+    layout: str
     channels: int
     height: int
     width: int
@@ -76,14 +80,54 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True)
+class CastStory:
+    """A copy of a value in another layout: how large it is, and the groups that read it or `output NAME`."""
+
+    value: str
+    before: str
+    after: str
+    bytes: int
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutStory:
+    """The choice of layouts. Costs are predicted half cycles of all kernels and casts.
+
+    `cost` is that of the choice, nothing costs less than `bound`; `plain` with every value in NCHW that some kernel
+    writes so, `blocked` with all in the target's own blocks but graph inputs. `width` is the most neighbours that a
+    variable had when it was eliminated. `layouts` counts the values in each layout, `casts` are in order of execution.
+    """
+
+    cost: int
+    bound: int
+    plain: int
+    blocked: int
+    variables: int
+    width: int
+    layouts: tuple[tuple[str, int], ...]
+    casts: tuple[CastStory, ...]
+
+    def describe(self) -> str:
+        """The same in words."""
+        proof = "the least" if self.cost == self.bound else f"not proved to be the least, which is {self.bound} or more"
+        counts = ", ".join(f"{name} {count}" for name, count in self.layouts)
+        return (
+            f"layouts ({counts}): predicted {self.cost} half cycles, {proof}; "
+            f"all in the target's blocks {self.blocked}, all NCHW where kernels can {self.plain}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Groups in order of execution. `fusion` is the digest of the stage of that name, as in a payload's config.json."""
 
-    SCHEMA: ClassVar[str] = "explanation/1"
+    SCHEMA: ClassVar[str] = "explanation/2"
     model: str
     target: str
     fusion: Digest
     groups: tuple[GroupStory, ...]
+    layouts: LayoutStory
     rules: tuple[RuleStory, ...]
     refused: tuple[Refused, ...]
     resting: tuple[Resting, ...]

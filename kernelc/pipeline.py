@@ -17,7 +17,7 @@ from typing import Any
 from kernelc import frontend, fusion, media
 from kernelc.fusion import FusionResult, Rule
 from kernelc.graph import Graph, Group
-from kernelc.layout.assign import is_alias
+from kernelc.layout.geometry import is_alias
 from kernelc.lowering.objects import Object, build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source

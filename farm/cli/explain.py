@@ -19,8 +19,8 @@ Examples:
   farm explain model.onnx -t x86-64-v3 --shape 1x3x48x192
   farm explain model.onnx -t x86-64-v3 --rules fusion.yaml --json
 
-LAYOUT: channels in blocks of so many lanes, or plain, and zero columns left + right. MATCHES: legal chains that a rule
-is the best one for; GROUPS: those of them that were chosen."""
+LAYOUT: NCHW (channels apart), NHWC (side by side) or NCHWc16 (blocks of 16), and zero columns left + right. Costs are
+predicted half cycles. MATCHES: legal chains that a rule is the best one for; GROUPS: those of them that were chosen."""
 
 
 @click.command("explain", cls=Command, epilog=EPILOG)
@@ -57,6 +57,11 @@ def as_text(found: Explanation) -> str:
     ]
     parts += [f"refused {one.node} ({one.op}) after {one.group}: {one.reason}" for one in found.refused]
     parts += [one.describe() for one in found.resting]
+    parts.append(found.layouts.describe())
+    parts += [
+        f"cast of {one.value} from {one.before} to {one.after} ({one.bytes} bytes) for {', '.join(one.readers)}"
+        for one in found.layouts.casts
+    ]
     nodes = sum(len(group.nodes) for group in found.groups)
     groups = "1 group" if len(found.groups) == 1 else f"{len(found.groups)} groups"
     parts.append(f"{found.model} for {found.target}: {nodes} operations in {groups}")
@@ -74,6 +79,5 @@ def _row(group: GroupStory) -> list[str]:
 
 
 def _layout(value: str, found: Memory) -> str:
-    blocks = "plain" if found.lanes == 1 else f"blocks of {found.lanes}"
     halo = f", {found.left} + {found.right} columns" if found.left or found.right else ""
-    return f"{blocks}{halo}" + ("" if found.of == value else f", the memory of {found.of}")
+    return f"{found.layout}{halo}" + ("" if found.of == value else f", the memory of {found.of}")

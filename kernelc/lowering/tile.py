@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
 from kernelc.lowering.text import Index, Shape, Value, Writer
-from kernelc.schedule.split import Run, balanced
+from kernelc.schedule.split import Run, balanced, powers
 
 BLOCK, ROW, COLUMN, LANE = range(4)
 HALO_COLUMNS = 8
@@ -159,6 +159,11 @@ def _tile_loop(
         return writer.loop(low, high, 1, out, lambda row, inner: row_body(block, run, row, inner))
 
     return body
+
+
+def row_tiles(buffer: Buffer, width: int, columns: int) -> tuple[Run, ...]:
+    """Cover of a row of `width` of a value by tiles of at most `columns`: whole vectors where channels lie apart."""
+    return powers(width, columns) if buffer.lanes == 1 else balanced(width, columns)
 
 
 def along_row(writer: Writer, runs: tuple[Run, ...], out: Value, body: Callable[[Index, int, Value], Value]) -> Value:

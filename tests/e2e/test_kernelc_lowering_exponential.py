@@ -47,7 +47,7 @@ def exp_program() -> Program:
     """The kernel as a program from [1, ROWS * LANES] to the same."""
     make = Maker()
     graph = make.finish(make.node("relu", make.input(1, ROWS * LANES)))
-    layout = assign(graph, fusion.group(graph).groups, LANES)
+    layout = assign(graph, fusion.group(graph).groups, {"t0": LANES, "t1": LANES}, LANES)
     op = Lowered("exp", "exp", exp_kernel(), (PortOperand("input", 0), PortOperand("output", 0)))
     return Program(graph, layout, (op,), Arena({}, 0), weights_file([]))
 
