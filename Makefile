@@ -11,7 +11,7 @@ STAMP := $(VENV)/.stamp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format bench lock clean bar-A1 bar-A2 bar-A3 bar-A4
+.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format bench bench-layout lock clean bar-A1 bar-A2 bar-A3 bar-A4
 
 help: ## this list
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +75,9 @@ bar-A3: setup models tools ## the whole bar of issue A3, an hour; figures go to 
 
 bar-A4: setup models tools scan-tools ## the whole bar of issue A4, hours; figures go to build/bar/A4.json
 	@$(BIN)/python -m benchmarks.bar_a4
+
+bench-layout: setup ## layouts of 1,500 operators chosen exactly in less than 2 s; how well the model ranks kernels
+	@$(BIN)/python -m benchmarks.layout
 
 lock: setup ## resolve the dependencies again and write the hashes
 	@$(BIN)/python requirements/freshness.py --write

@@ -1,4 +1,4 @@
-"""`make bench-layout`: the exact choice of layouts of networks of 1,500 operators, and how well its model ranks kernels.
+"""`make bench-layout`: the exact choice of layouts of 1,500 operators, and how well its model ranks kernels.
 
 Exits 1 where a choice is not proved to be the least, takes 2 s or more, or the ranks agree less than 0.7.
 """
@@ -37,9 +37,7 @@ def main() -> int:
 
 def _networks() -> int:
     status, machine = 0, machine_of(target.load("x86-64-v4"))
-    print(
-        f"{'network':<10} {'operators':>9} {'variables':>9} {'width':>5} {'branches':>8} {'build s':>8} {'solve s':>8}"
-    )
+    print("network    operators variables width branches  build s  solve s")
     for kind in KINDS:
         graph = network(kind, OPERATORS)
         groups = _alone(graph)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelc.layout.problem import Core, Table, capped
 from kernelc.layout.reduce import Reduction, remembered
@@ -56,13 +57,11 @@ def eliminate(core: Core, done: Reduction, order: Order) -> None:
     for number in order.numbers:
         mine = [factor for factor in factors if number in factor.scope]
         factors = [factor for factor in factors if number not in factor.scope]
-        scope = (*sorted({other for factor in mine for other in factor.scope} - {number}), number)
-        table = _joined(mine, scope)
-        best = table.argmin(axis=-1)
-        done.undo.append(remembered(number, scope[:-1], best))
-        left = np.take_along_axis(table, best[..., None], axis=-1)[..., 0]
-        if scope[:-1]:
-            factors.append(_Factor(scope[:-1], left))
+        others = tuple(sorted({other for factor in mine for other in factor.scope} - {number}))
+        left, best = _least(mine, number, others, len(core.costs[number]))
+        done.undo.append(remembered(number, others, best))
+        if others:
+            factors.append(_Factor(others, left))
         else:
             core.settle(int(left))
     done.width = max(done.width, order.width)
@@ -77,12 +76,33 @@ class _Factor:
     table: Table
 
 
-def _joined(factors: list[_Factor], scope: tuple[int, ...]) -> Table:
-    total: Table = np.zeros((1,) * len(scope), np.int64)
-    for factor in factors:
-        axes = sorted(range(len(factor.scope)), key=lambda axis: scope.index(factor.scope[axis]))
-        shape = [1] * len(scope)
-        for axis in axes:
-            shape[scope.index(factor.scope[axis])] = factor.table.shape[axis]
-        total = capped(total + factor.table.transpose(axes).reshape(shape))
-    return total
+def _least(factors: list[_Factor], number: int, others: tuple[int, ...], count: int) -> tuple[Table, NDArray[np.int16]]:
+    """The least cost over the states of a variable, for all states of the others, and the lowest state that has it."""
+    scope = (number, *others)
+    tables = [_spread(factor, scope) for factor in factors]
+    left = _sum([table[0] for table in tables])
+    best = np.zeros(left.shape, np.int16)
+    for state in range(1, count):
+        part = _sum([table[state] for table in tables])
+        best = np.where(part < left, np.int16(state), best)
+        left = np.minimum(left, part)
+    return left, best
+
+
+def _spread(factor: _Factor, scope: tuple[int, ...]) -> Table:
+    """A factor with an axis for each variable of `scope`, of size 1 for those that it does not have."""
+    axes = sorted(range(len(factor.scope)), key=lambda axis: scope.index(factor.scope[axis]))
+    shape = [1] * len(scope)
+    for axis in axes:
+        shape[scope.index(factor.scope[axis])] = factor.table.shape[axis]
+    return factor.table.transpose(axes).reshape(shape)
+
+
+def _sum(tables: list[Table]) -> Table:
+    """Their sum, smallest first; capped after as many as 64 bits hold."""
+    total: Table = np.zeros((1,) * tables[0].ndim, np.int64)
+    for number, table in enumerate(sorted(tables, key=lambda one: one.size), start=1):
+        total = total + table
+        if number % 8 == 0:
+            total = capped(total)
+    return capped(total)

@@ -73,7 +73,7 @@ def _eliminate(core: Core, done: Reduction, number: int, around: list[int]) -> N
     done.reduced += 1
 
 
-def remembered(number: int, others: tuple[int, ...], best: NDArray[np.intp]) -> Undo:
+def remembered(number: int, others: tuple[int, ...], best: NDArray[np.signedinteger]) -> Undo:
     """The state of a variable is looked up by those of `others`."""
 
     def undo(states: States) -> None:
