@@ -106,10 +106,10 @@ def test_what_cannot_be_built_is_told_as_a_build_would(product: Product, tmp_pat
 
 @pytest.mark.parametrize("name", target.names())
 def test_a_layout_has_the_lanes_of_the_target(product: Product, tmp_path: Path, name: str):
-    model = graphs.relu(tmp_path / "relu.onnx")
+    model = graphs.relu(tmp_path / "relu.onnx", channels=64)
     (group,) = product.must("explain", model, "-t", name)["groups"]
     assert group["layout"]["lanes"] == max(target.load(name).vector.f32_lanes, 4)
-    assert (group["rule"], group["shape"]) == (None, [1, 3, 8, 8])
+    assert (group["rule"], group["shape"]) == (None, [1, 64, 8, 8])
 
 
 def test_the_layout_flow_is_told(product: Product):
