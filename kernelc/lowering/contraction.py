@@ -49,7 +49,7 @@ class Contraction:
 def lower(spec: Contraction) -> Kernel:
     """The kernel; its operands are x, weights, the bias if any, the steps' tensors, y."""
     writer = Writer()
-    x = Value("%x", spec.x.shape)
+    x = Value("%x", spec.x.shape, one_by_one=spec.y.lanes > 1)
     weights = Value("%w", spec.weights)
     per_channel = Buffer(spec.y.channels, 1, 1, spec.y.lanes)
     bias = [Value("%bias", per_channel.shape)] if spec.bias else []

@@ -21,10 +21,14 @@ Access = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor value: its SSA name and static shape (f32)."""
+    """A tensor value: its SSA name and static shape (f32).
+
+    `one_by_one`: its numbers are read one at a time and spread over a vector each: no vector of it takes a register.
+    """
 
     name: str
     shape: Shape
+    one_by_one: bool = False
 
     @property
     def type(self) -> str:
@@ -37,7 +41,7 @@ class Value:
 
         The last one is of size 1 then, as the lanes of a plain value: vectors run along the last axis of a type only.
         """
-        return len(self.shape) > 2 and self.shape[-1] == 1 and self.shape[-2] > 1
+        return not self.one_by_one and len(self.shape) > 2 and self.shape[-1] == 1 and self.shape[-2] > 1
 
     def in_memory(self, entries: Sequence[T]) -> tuple[T, ...]:
         """Entries for each axis in the order of the type's axes."""
