@@ -74,16 +74,19 @@ def payload(folder: Path, name: str, *, model: nouns.Model = MODEL, salt: str = 
     return described(compiled(folder, name, model=model, salt=salt, links=links), name, model=model)
 
 
-def described(folder: Path, name: str, *, model: nouns.Model = MODEL) -> Path:
-    """The payload in a folder with notices and a bill of materials that fit what is in it now."""
+def described(folder: Path, name: str, *, model: nouns.Model = MODEL, made: nouns.RecipeInputs | None = None) -> Path:
+    """The payload in a folder with notices and a bill of materials that fit what is in it now.
+
+    `made` is the recipe it was made by, if it is not the one of today's target file.
+    """
     (folder / "NOTICE").write_bytes(notice.describe(folder))
-    (folder / "sbom.cdx.json").write_bytes(document.describe(folder, making(name, model=model)))
+    (folder / "sbom.cdx.json").write_bytes(document.describe(folder, making(name, model=model, made=made)))
     return folder
 
 
-def making(name: str, *, model: nouns.Model = MODEL) -> Making:
+def making(name: str, *, model: nouns.Model = MODEL, made: nouns.RecipeInputs | None = None) -> Making:
     """What the bill of such a payload is made from, beside its files."""
-    return Making(model, name, recipe(name, model=model), LOCK)
+    return Making(model, name, made or recipe(name, model=model), LOCK)
 
 
 def provenance(name: str, *, model: nouns.Model = MODEL, started_on: str = "2026-11-29T17:00:00Z") -> Provenance:

@@ -245,10 +245,8 @@ def of_an_older_target(tmp_path: Path, listed: Iterable[Property]) -> BundleView
     folder = bundles.payload(tmp_path / "payload", TARGET)
     says(hardening(listed=listed))(folder)
     for_an_older_target(folder)
-    bundles.described(folder, TARGET)
-    recipe = dataclasses.replace(
-        bundles.provenance(TARGET).recipe, target_digest=digest.of_bytes(b"the target file of last year")
-    )
+    recipe = dataclasses.replace(bundles.recipe(TARGET), target_digest=digest.of_bytes(b"the target file of last year"))
+    bundles.described(folder, TARGET, made=recipe)
     made = write_bundle(
         tmp_path / "cls",
         name="cls",
