@@ -9,9 +9,11 @@ from pathlib import Path
 from kernelc import fusion
 from kernelc.explanation import (
     NAME,
+    CastStory,
     Explanation,
     GroupStory,
     KernelStory,
+    LayoutStory,
     Memory,
     Refused,
     Resting,
@@ -21,6 +23,9 @@ from kernelc.explanation import (
 from kernelc.fusion import FusionResult
 from kernelc.graph import Graph
 from kernelc.layout.assign import Layout
+from kernelc.layout.candidates import name_of
+from kernelc.layout.choice import Question, question
+from kernelc.layout.optimise import Choice, choose
 from kernelc.lowering.groups import Lowered
 from kernelc.lowering.program import Program, build_program, machine_of
 from kernelc.pipeline import Progress, Stages, front
@@ -36,6 +41,8 @@ def explain_model(request: Request, in_dir: Path, out_dir: Path, progress: Progr
     clock = _Clock(progress)
     stages = Stages(clock.tell)
     _, graph, fused = front(request, in_dir, stages)
+    machine = machine_of(request.target)
+    choice = choose(question(graph, fused.groups, machine))
     program = build_program(graph, fused.groups, request.target)
     clock.tell("kernels", 1, 1, "")
     digests, ops = dict(stages.digests), {node.name: node.op for node in graph.nodes}
@@ -44,7 +51,8 @@ def explain_model(request: Request, in_dir: Path, out_dir: Path, progress: Progr
         request.target.name,
         digests["fusion"],
         _groups(graph, fused, program.layout),
-        _kernels(program, request.target.name, machine_of(request.target)),
+        _kernels(program, request.target.name, machine),
+        _layouts(fused, machine, program, choice),
         _rules(fused),
         tuple(Refused(one.group, one.node, ops[one.node], one.reason) for one in fused.refusals),
         tuple(Resting(rule.name, rule.lacks) for rule in fused.resting),
@@ -114,10 +122,50 @@ def _groups(graph: Graph, fused: FusionResult, layout: Layout) -> tuple[GroupSto
     return tuple(stories)
 
 
+def _layouts(fused: FusionResult, machine: Machine, program: Program, choice: Choice) -> LayoutStory:
+    """The choice beside what it would cost to have all values alike, each of those at its own best otherwise."""
+    asked = choice.question
+
+    def cost_of(demands: dict[str, tuple[int, ...]]) -> int:
+        return choose(question(asked.graph, fused.groups, machine, demands)).solution.cost
+
+    inner = [root for root in asked.memories if root not in asked.graph.input_tensors]
+    return LayoutStory(
+        choice.solution.cost,
+        choice.solution.bound,
+        cost_of({root: (1,) for root in inner if _writable(asked, root, 1)}),
+        cost_of(dict.fromkeys(inner, (machine.lanes,))),
+        len(asked.problem.variables),
+        choice.solution.steps.width,
+        tuple(sorted(Counter(name_of(places.home) for places in choice.places.values()).items())),
+        _casts(program),
+    )
+
+
+def _writable(asked: Question, root: str, lanes: int) -> bool:
+    """Whether the kernel that writes a memory can do so in these lanes."""
+    writers = [name for name, group in asked.groups.items() if group.output == root]
+    return all(any(form.written == lanes for form in asked.kernels[name]) for name in writers)
+
+
+def _casts(program: Program) -> tuple[CastStory, ...]:
+    found, layout = [], program.layout
+    for group in program.groups:
+        if group.anchor.op == "layout_cast":
+            source, made = layout.buffers[group.inputs[0]], layout.buffers[group.output]
+            names = {name for name, root in layout.roots.items() if root == group.output}
+            readers = [one.name for one in program.groups if names & set(one.inputs) and one.output not in names]
+            readers += [f"output {port.name}" for port in program.graph.outputs if port.tensor in names]
+            before, after = name_of(source.lanes), name_of(made.lanes)
+            found.append(CastStory(group.inputs[0], before, after, made.bytes, tuple(readers)))
+    return tuple(found)
+
+
 def _memory(layout: Layout, value: str) -> Memory:
     found = layout.buffers[value]
     return Memory(
         layout.roots[value],
+        name_of(found.lanes),
         found.channels,
         found.height,
         found.width,

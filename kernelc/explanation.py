@@ -12,9 +12,13 @@ NAME = "explanation.json"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The buffer of a value (`kernelc.layout.buffer`), `bytes` large; `of` is the value whose memory it is."""
+    """The buffer of a value (`kernelc.layout.buffer`), `bytes` large; `of` is the value whose memory it is.
+
+    `layout` names it as `media.layout_cast` does.
+    """
 
     of: str
+    layout: str
     channels: int
     height: int
     width: int
@@ -106,6 +110,45 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True)
+class CastStory:
+    """A copy of a value in another layout: how large it is, and the groups that read it or `output NAME`."""
+
+    value: str
+    before: str
+    after: str
+    bytes: int
+    readers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutStory:
+    """The choice of layouts. Costs are predicted half cycles of all kernels and casts.
+
+    `cost` is that of the choice, nothing costs less than `bound`; `plain` with every value in NCHW that some kernel
+    writes so, `blocked` with all in the target's own blocks but graph inputs. `width` is the most neighbours that a
+    variable had when it was eliminated. `layouts` counts the values in each layout, `casts` are in order of execution.
+    """
+
+    cost: int
+    bound: int
+    plain: int
+    blocked: int
+    variables: int
+    width: int
+    layouts: tuple[tuple[str, int], ...]
+    casts: tuple[CastStory, ...]
+
+    def describe(self) -> str:
+        """The same in words."""
+        proof = "the least" if self.cost == self.bound else f"not proved to be the least, which is {self.bound} or more"
+        counts = ", ".join(f"{name} {count}" for name, count in self.layouts)
+        return (
+            f"layouts ({counts}): predicted {self.cost} half cycles, {proof}; "
+            f"all in the target's blocks {self.blocked}, all NCHW where kernels can {self.plain}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Groups in order of execution, and the kernels of those that are not mere names of memory, boundaries included.
 
@@ -119,6 +162,7 @@ class Explanation:
     fusion: Digest
     groups: tuple[GroupStory, ...]
     kernels: tuple[KernelStory, ...]
+    layouts: LayoutStory
     rules: tuple[RuleStory, ...]
     refused: tuple[Refused, ...]
     resting: tuple[Resting, ...]

@@ -17,7 +17,7 @@ from typing import Any
 from kernelc import frontend, fusion, media
 from kernelc.fusion import FusionResult, Rule
 from kernelc.graph import Graph, Group
-from kernelc.layout.assign import is_alias
+from kernelc.layout.geometry import is_alias
 from kernelc.lowering.objects import Object, build_objects
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.table import table_source
@@ -141,7 +141,7 @@ def _back(
     stages.json("linalg", {symbol: kernel.digest for symbol, kernel in program.kernels.items()})
     _write(payload / WEIGHTS, program.weights.data)
     stages.record("weights", digest.of_bytes(program.weights.data))
-    linked, compiled = _link(program, groups, request, entries, work, payload / KERNELS, stages)
+    linked, compiled = _link(program, request, entries, work, payload / KERNELS, stages)
     kernels = gate.require(target, gate.inspect(payload / KERNELS, program.kernels, wide=program.layout.wide))
     found = origins.document((linked, *_runtime(target, work, payload, stages)), compiled)
     _write(payload / links.NAME, canonical.encode(found))
@@ -153,13 +153,7 @@ def _back(
 
 
 def _link(
-    program: Program,
-    groups: Sequence[Group],
-    request: Request,
-    entries: _Objects,
-    work: Path,
-    output: Path,
-    stages: Stages,
+    program: Program, request: Request, entries: _Objects, work: Path, output: Path, stages: Stages
 ) -> tuple[Link, set[Path]]:
     """Compile or take the objects, and link them; the link, and the objects that come from the model.
 
@@ -179,7 +173,7 @@ def _link(
 
     host = machine.host_of(target)
     built = build_objects(kernels, target, folder, jobs=request.jobs, known=entries.known, done=done, host=host)
-    _validate(program, groups, built, host, work / "validation", stages)
+    _validate(program, built, host, work / "validation", stages)
     stages.json("llvm", {symbol: one.llvm for symbol, one in built.items()})
     stages.json("objects", {symbol: one.digest for symbol, one in built.items()})
     table = folder / "table.c"
@@ -193,20 +187,13 @@ def _link(
     return link, compiled
 
 
-def _validate(
-    program: Program,
-    groups: Sequence[Group],
-    built: Mapping[str, Object],
-    host: Target | None,
-    folder: Path,
-    stages: Stages,
-) -> None:
+def _validate(program: Program, built: Mapping[str, Object], host: Target | None, folder: Path, stages: Stages) -> None:
     """Run what was compiled. What was taken was run when it was compiled; on other processors nothing is."""
     fresh = {symbol: made.runnable for symbol, made in built.items() if made.runnable is not None}
     if host is None:
         stages.progress("validated", 0, 0, "not run: no kernels for x86-64-v3 run on this processor")
         return
-    validate(program, groups, fresh, host, folder, lambda n, of, name: stages.progress("validated", n, of, name))
+    validate(program, fresh, host, folder, lambda n, of, name: stages.progress("validated", n, of, name))
 
 
 def _runtime(target: Target, work: Path, payload: Path, stages: Stages) -> tuple[Link, ...]:

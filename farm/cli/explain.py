@@ -20,10 +20,11 @@ Examples:
   farm explain model.onnx -t x86-64-v3 --rules fusion.yaml --json
   farm explain model.onnx -t x86-64-v4 --shape 1x3x48x192 --measure
 
-LAYOUT: channels in blocks of so many lanes, or plain, and zero columns left + right. MATCHES: legal chains that a rule
-is the best one for; GROUPS: those of them that were chosen. KCYCLES: thousands of cycles by the performance model.
-PREDICTED: its microseconds at this core's clock; RATIO: predicted by measured. OF PEAK: of the multiply-add peak of
-this core, probed beside. BOUND: what the model finds to take most of the time.
+LAYOUT: NCHW (channels apart), NHWC (side by side) or NCHWc16 (blocks of 16), and zero columns left + right. MATCHES:
+legal chains that a rule is the best one for; GROUPS: those of them that were chosen. KCYCLES: thousands of cycles by
+the performance model; layouts are compared by predicted half cycles. PREDICTED: its microseconds at this core's clock;
+RATIO: predicted by measured. OF PEAK: of the multiply-add peak of this core, probed beside. BOUND: what the model finds
+to take most of the time.
 
 \b
 Exit status: 0 told, 1 a check failed and the measured figures are invalid, 3 this processor cannot run the target."""
@@ -89,6 +90,11 @@ def as_text(found: Explanation) -> str:
     ]
     parts += [f"refused {one.node} ({one.op}) after {one.group}: {one.reason}" for one in found.refused]
     parts += [one.describe() for one in found.resting]
+    parts.append(found.layouts.describe())
+    parts += [
+        f"cast of {one.value} from {one.before} to {one.after} ({one.bytes} bytes) for {', '.join(one.readers)}"
+        for one in found.layouts.casts
+    ]
     nodes = sum(len(group.nodes) for group in found.groups)
     groups = "1 group" if len(found.groups) == 1 else f"{len(found.groups)} groups"
     parts.append(f"{found.model} for {found.target}: {nodes} operations in {groups}")
@@ -106,6 +112,5 @@ def _row(group: GroupStory) -> list[str]:
 
 
 def _layout(value: str, found: Memory) -> str:
-    blocks = "plain" if found.lanes == 1 else f"blocks of {found.lanes}"
     halo = f", {found.left} + {found.right} columns" if found.left or found.right else ""
-    return f"{blocks}{halo}" + ("" if found.of == value else f", the memory of {found.of}")
+    return f"{found.layout}{halo}" + ("" if found.of == value else f", the memory of {found.of}")

@@ -43,6 +43,13 @@ class Movement:
         return self.origin == (0, 0, 0) and not any(moved)
 
 
+def straight(channels: int, height: int, width: int) -> Movement:
+    """The move that leaves each element of an image at its place."""
+    return Movement(
+        ((Digit(channels, (1, 0, 0)),), (Digit(height, (0, 1, 0)),), (Digit(width, (0, 0, 1)),)), (0, 0, 0)
+    )  # fmt: skip
+
+
 def movement(graph: Graph, node: Node) -> Movement | None:
     """What a `reshape` or `rearrange` between images does; None where rows, columns and channels do not say it."""
     before, after = graph.tensors[node.inputs[0]].static_shape, graph.result(node).static_shape

@@ -1,4 +1,4 @@
-"""Between the caller's row-major memory and the compiler's blocked layout, at the boundaries of the graph only."""
+"""Between the caller's row-major memory and a value, and between channels apart and blocks of them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class Cast:
 
     @property
     def lanes(self) -> int:
-        """Channels of a part: a block of the blocked side, whichever that is."""
+        """Channels of a part: a block of the blocked side, whichever that is; of a long one without halo a piece."""
         if min(self.x.lanes, self.y.lanes) == 1:
-            return max(self.x.lanes, self.y.lanes)
+            widest = max(self.x.lanes, self.y.lanes)
+            return widest if self.y.lanes > 1 and self.y.has_halo else min(widest, MOST_COPIED)
         return self.y.lanes if self.x.lanes == self.x.channels else self.x.lanes
 
 
@@ -48,7 +49,10 @@ def lower(spec: Cast) -> Kernel:
 
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         channels = lanes if run.start < full else rest
-        current = clear_halo(writer, current, spec.y, block, row, 1)
+        if spec.y.lanes == 1:
+            current = clear_halo(writer, current, spec.y, writer.mul(block, lanes), row, channels)
+        else:
+            current = clear_halo(writer, current, spec.y, block, row, 1)
         return along_row(
             writer, chunks(spec.y.width, spec.columns, spec.multiple), current,
             lambda column, columns, value: _move(writer, spec, x, (block, row, column), (channels, columns), value),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernelc.layout.buffer import Buffer
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import COLUMN, LANE, RowBody, along_row, clear_halo, parts, walk
+from kernelc.lowering.tile import COLUMN, LANE, RowBody, along_row, clear_halo, parts, row_tiles, walk
 from kernelc.schedule.split import Run, balanced
 
 CHANNELS, ROWS, COLUMNS = 1, 2, 3
@@ -144,4 +144,4 @@ def _copy_row(
             current = move(writer.add(column, number), current, LANE, lanes)
         return current
 
-    return along_row(writer, balanced(buffer.width, spec.columns), out, tile)
+    return along_row(writer, row_tiles(spec.y, buffer.width, spec.columns), out, tile)

@@ -11,10 +11,10 @@ from kernelc.lowering.geometry import tap_column, tap_loop, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Shape, Value, Writer
-from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, read, walk, window, write
+from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, read, row_tiles, walk, window, write
 from kernelc.schedule.cost import Tail
 from kernelc.schedule.sequence import Reduction
-from kernelc.schedule.split import Run, balanced
+from kernelc.schedule.split import Run
 
 MULTIPLY_ADD = (
     "%m = arith.mulf %a0, %a1 fastmath<contract> : f32",
@@ -49,7 +49,7 @@ class Contraction:
 def lower(spec: Contraction) -> Kernel:
     """The kernel; its operands are x, weights, the bias if any, the steps' tensors, y."""
     writer = Writer()
-    x = Value("%x", spec.x.shape)
+    x = Value("%x", spec.x.shape, one_by_one=spec.y.lanes > 1)
     weights = Value("%w", spec.weights)
     per_channel = Buffer(spec.y.channels, 1, 1, spec.y.lanes)
     bias = [Value("%bias", per_channel.shape)] if spec.bias else []
@@ -72,7 +72,7 @@ def lower(spec: Contraction) -> Kernel:
         current = clear_halo(writer, current, spec.y, block, row, run.size)
         lanes, width = cut.tile(run)
         return along_row(
-            writer, balanced(spec.y.width, width), current,
+            writer, row_tiles(spec.y, spec.y.width, width), current,
             lambda column, columns, value: one_tile(Tile(block, row, column, run.size, columns, lanes), value),
         )  # fmt: skip
 

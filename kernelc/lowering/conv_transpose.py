@@ -64,7 +64,7 @@ def lower(spec: ConvTranspose) -> Kernel:
     One part per row phase, block tile and row of the phase.
     """
     writer = Writer()
-    x, weights = Value("%x", spec.x.shape), Value("%w", spec.weights)
+    x, weights = Value("%x", spec.x.shape, one_by_one=spec.y.lanes > 1), Value("%w", spec.weights)
     per_channel = Buffer(spec.y.channels, 1, 1, spec.y.lanes)
     bias = [Value("%bias", per_channel.shape)] if spec.bias else []
     others = step_operands(spec.steps)

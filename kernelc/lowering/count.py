@@ -67,9 +67,12 @@ def _operations(body: Sequence[str]) -> dict[Kind, int]:
 
 
 def _vectors(parallel: Sequence[str], extents: Mapping[str, int]) -> Shape:
-    """Blocks, columns and lanes of a tile: without a loop over lanes its columns are a vector."""
+    """Blocks, columns and lanes of a tile: without a loop over lanes its columns are a vector.
+
+    What all numbers of a vector are multiplied by belongs to a column with lanes, and to a channel without.
+    """
     blocks, columns, lanes = (extents[dim] if dim in parallel else 1 for dim in "bwo")
-    return (blocks, columns, lanes) if "o" in parallel else (blocks, 1, columns)
+    return (blocks, columns, lanes) if "o" in parallel else (1, blocks, columns)
 
 
 def _load(parallel: Sequence[str], access: Sequence[str], extents: Mapping[str, int]) -> tuple[Task, int]:

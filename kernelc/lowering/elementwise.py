@@ -8,7 +8,7 @@ from kernelc.layout.buffer import Buffer
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, produce, step_operands
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import Tile, along_row, clear_halo, parts, read, walk, window, write
+from kernelc.lowering.tile import Tile, along_row, clear_halo, parts, read, row_tiles, walk, window, write
 from kernelc.schedule.split import Run, balanced
 
 
@@ -37,7 +37,7 @@ def lower(spec: Elementwise) -> Kernel:
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, run.size)
         return along_row(
-            writer, balanced(spec.y.width, spec.columns), current,
+            writer, row_tiles(spec.y, spec.y.width, spec.columns), current,
             lambda column, columns, value: one_tile(Tile(block, row, column, run.size, columns, spec.y.lanes), value),
         )  # fmt: skip
 

@@ -8,9 +8,10 @@ from math import isqrt
 from typing import Literal
 
 from kernelc.graph import Graph, Group, Node, channel_axis
-from kernelc.layout.assign import MOVES, conv_taps, image, is_alias, moved, pool_taps, transposed_phases
 from kernelc.layout.buffer import Buffer
-from kernelc.layout.movement import AXES, CHANNEL, COLUMN, ROW
+from kernelc.layout.choice import port_lanes
+from kernelc.layout.geometry import MOVES, conv_taps, image, is_alias, moved, pool_taps, transposed_phases
+from kernelc.layout.movement import AXES, CHANNEL, COLUMN, ROW, straight
 from kernelc.layout.packing import Packing
 from kernelc.layout.refuse import refused
 from kernelc.layout.segments import Use
@@ -34,7 +35,14 @@ from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.operands import Context, Operand, PortOperand, epilogue_steps, step_of
 from kernelc.lowering.steps import BINARY, UNARY, Step
 from kernelc.numerics.resampling import tables
-from kernelc.schedule.cost import ContractionTile, Machine, contraction_cut, depthwise_columns, stream_columns
+from kernelc.schedule.cost import (
+    ContractionTile,
+    Machine,
+    contraction_cut,
+    depthwise_columns,
+    plain_cut,
+    stream_columns,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ def lower_group(context: Context, machine: Machine, group: Group) -> Lowered | N
     node = group.anchor
     if is_alias(context.graph, node):
         return None
-    steps, others = epilogue_steps(context, group.epilogue, node.outputs[0])
+    steps, others = epilogue_steps(context, group.epilogue, node.outputs[0], context.buffer(group.output).lanes)
     kernel, reads = _FORMS[node.op](context, machine, group, steps)
     return Lowered(group.name, node.op, kernel, (*reads, *others, context.value(group.output)))
 
@@ -83,14 +91,17 @@ def _conv(context: Context, machine: Machine, group: Group, steps: tuple[Step, .
     taps = conv_taps(node, graph)
     reads: list[Operand] = [context.value(node.inputs[0])]
     if node.integer("group") == 1:
-        reads += [Use(weight, Packing("dense", context.lanes, y.channels)), *_bias(context, node, y)]
+        reads += [Use(weight, Packing("dense", y.lanes, y.channels)), *_bias(context, node, y)]
         return _contraction(machine, x, y, taps, len(reads) > 2, steps), reads
     if not node.integer("group") == x.channels == y.channels:
         raise refused(node, "grouped convolution is lowered only where each group is one channel in and one out")
-    reads += [Use(weight, Packing("depthwise", context.lanes, y.channels)), *_bias(context, node, y)]
-    columns = depthwise_columns(
-        machine, taps=taps.height * taps.width, kernel_width=taps.width, stride=taps.column_stride, width=y.width
-    )
+    reads += [Use(weight, Packing("depthwise", y.lanes, y.channels)), *_bias(context, node, y)]
+    columns = stream_columns(machine, 1)
+    if y.lanes > 1:
+        columns = depthwise_columns(
+            machine.blocked(y.lanes), taps=taps.height * taps.width, kernel_width=taps.width,
+            stride=taps.column_stride, width=y.width,
+        )  # fmt: skip
     return depthwise.lower(depthwise.Depthwise(x, y, taps, len(reads) > 2, steps, columns)), reads
 
 
@@ -105,15 +116,19 @@ def _conv_transpose(
     depthwise = node.integer("group") == x.channels == y.channels and x.channels > 1
     if node.integer("group") != 1 and not depthwise:
         raise refused(node, "a grouped transposed convolution is lowered only where each group is one channel")
-    packing = Packing("depthwise" if depthwise else "transposed", context.lanes, y.channels)
+    packing = Packing("depthwise" if depthwise else "transposed", y.lanes, y.channels)
     reads: list[Operand] = [context.value(node.inputs[0]), Use(weight, packing), *_bias(context, node, y)]
     rows, columns = transposed_phases(node, graph)
     taps = max(1, max(phase.taps for phase in rows) * max(phase.taps for phase in columns))
     width = max(phase.count for phase in columns)
-    tile = ContractionTile(1, stream_columns(machine), rows[0].count, width)
+    tile = ContractionTile(1, stream_columns(machine, y.lanes), rows[0].count, width)
     if not depthwise:
         tile = contraction_cut(
-            machine, steps=taps * x.channels, exits=taps, channels=y.channels, images=[(rows[0].count, width)]
+            machine.blocked(y.lanes),
+            steps=taps * x.channels,
+            exits=taps,
+            channels=y.channels,
+            images=[(rows[0].count, width)],
         )
     height, wide = weight.shape[2:]
     strides = node.integers("strides")
@@ -133,7 +148,7 @@ def _resize(context: Context, machine: Machine, group: Group, steps: tuple[Step,
     reads: list[Operand] = [context.value(node.inputs[0])]
     down, across = resize.factor(rows, x.height), resize.factor(columns, x.width)
     if down is not None and across is not None and across <= resize.MOST_REPEATS:
-        width = max(1, stream_columns(machine) // across)
+        width = max(1, stream_columns(machine, y.lanes) // across)
         return resize.lower_repeat(resize.Repeat(x, y, down, across, steps, width)), reads
     if columns.taps > resize.MOST_TAPS:
         raise refused(node, f"a column reads {columns.taps} others; {resize.MOST_TAPS} at most are lowered")
@@ -152,7 +167,8 @@ def _concat(context: Context, machine: Machine, group: Group, _steps: tuple[Step
         raise refused(node, "it joins batches")
     along = _CONCAT_AXES[AXES[len(context.graph.result(node).shape)][axis - 1]]
     buffers = tuple(context.buffer(name) for name in node.inputs)
-    spec = concat.Concat(buffers, context.buffer(group.output), along, stream_columns(machine))
+    y = context.buffer(group.output)
+    spec = concat.Concat(buffers, y, along, stream_columns(machine, y.lanes))
     return concat.lower(spec), [context.value(name) for name in node.inputs]
 
 
@@ -166,11 +182,11 @@ def _matmul(context: Context, machine: Machine, group: Group, steps: tuple[Step,
         if len(shapes) > 2 or [shape[:2] for shape in shapes] != [graph.result(node).shape[:2]] * 2 or rank != 4:
             raise refused(node, "of two values only [1, C, M, K] times [1, C, K, N] is lowered")
         right = context.buffer(node.inputs[1])
-        spec = product.Product(x, right, y, steps, stream_columns(machine))
+        spec = product.Product(x, right, y, steps, stream_columns(machine, y.lanes))
         return product.lower(spec), [context.value(name) for name in node.inputs]
     if len(weight.shape) != 2 or rank not in (2, 3):
         raise refused(node, "only [1, K] or [1, L, K] times a constant [K, N] is lowered")
-    use = Use(weight, Packing("matrix", context.lanes, y.channels))
+    use = Use(weight, Packing("matrix", y.lanes, y.channels))
     reads: list[Operand] = [context.value(node.inputs[0]), use, *_bias(context, node, y)]
     return _contraction(machine, x, y, Taps(1, 1, 1, 1, 1, 1, 0, 0, 1, 1), len(reads) > 2, steps), reads
 
@@ -184,6 +200,21 @@ def _rearrange(
     if count > rearrange.MOST_PIECES:
         raise refused(node, f"it moves channels in {count} pieces; {rearrange.MOST_PIECES} at most are lowered")
     return rearrange.lower(spec), [context.value(node.inputs[0])]
+
+
+def _layout_cast(
+    context: Context, machine: Machine, group: Group, _steps: tuple[Step, ...]
+) -> tuple[Kernel, list[Operand]]:
+    """From the value, or from the caller's memory where that is a graph input."""
+    name = group.anchor.inputs[0]
+    y = context.buffer(group.output)
+    for number, port in enumerate(context.graph.inputs):
+        if port.tensor == name:
+            return _from_port(context, machine, number, y)
+    x = context.buffer(name)
+    if min(x.lanes, y.lanes) == 1:
+        return cast.lower(cast.Cast(x, y, machine.lanes)), [context.value(name)]
+    return rearrange.lower(rearrange.Rearrange(x, y, straight(x.channels, x.height, x.width))), [context.value(name)]
 
 
 def _layer_norm(
@@ -203,15 +234,16 @@ def _bias(context: Context, node: Node, y: Buffer) -> list[Operand]:
     weight = context.graph.weights.get(node.inputs[2])
     if weight is None:
         raise refused(node, "its bias is not constant")
-    return [Use(weight, Packing("blocked", context.lanes, y.channels))]
+    return [Use(weight, Packing("blocked", y.lanes, y.channels))]
 
 
 def _contraction(machine: Machine, x: Buffer, y: Buffer, taps: Taps, bias: bool, steps: tuple[Step, ...]) -> Kernel:
     """A dense kernel with the cheapest tile; an image without halos may be seen with other rows where taps are 1x1."""
     images = _images(x, y, taps, steps)
     full, rest = divmod(x.channels, x.lanes)
-    tile = contraction_cut(
-        machine,
+    cut = plain_cut if y.lanes == 1 else contraction_cut
+    tile = cut(
+        machine.blocked(y.lanes),
         steps=taps.height * taps.width * x.channels,
         exits=taps.height * taps.width * ((full > 0) + (rest > 0)),
         channels=y.channels,
@@ -246,7 +278,8 @@ def _global_average(
     context: Context, machine: Machine, group: Group, steps: tuple[Step, ...]
 ) -> tuple[Kernel, list[Operand]]:
     source = group.anchor.inputs[0]
-    spec = average.GlobalAverage(context.buffer(source), context.buffer(group.output), steps, stream_columns(machine))
+    x = context.buffer(source)
+    spec = average.GlobalAverage(x, context.buffer(group.output), steps, stream_columns(machine, x.lanes))
     return average.lower(spec), [context.value(source)]
 
 
@@ -260,7 +293,7 @@ def _pool(context: Context, machine: Machine, group: Group, steps: tuple[Step, .
     taps = pool_taps(node, context.graph)
     if len(pool.segments(taps, x.width, y.width)) > pool.MAX_SEGMENTS:
         raise refused(node, f"its windows lie in more than {pool.MAX_SEGMENTS} ways on the columns of the image")
-    spec = pool.Pool(kind, x, y, taps, count_pads, steps, stream_columns(machine))
+    spec = pool.Pool(kind, x, y, taps, count_pads, steps, stream_columns(machine, y.lanes))
     return pool.lower(spec), [context.value(node.inputs[0])]
 
 
@@ -286,11 +319,11 @@ def _elementwise(
     whole = [name for name in values if context.graph.tensors[name].static_shape == shape]
     if not whole:
         raise refused(node, "no operand has the size of the result")
-    first, operand = step_of(context, node, whole[0])
+    y = context.buffer(group.output)
+    first, operand = step_of(context, node, whole[0], y.lanes)
     later = (step if step.kept is None else replace(step, kept=step.kept + 1) for step in steps)  # 0 is its operand
-    spec = elementwise.Elementwise(
-        context.buffer(whole[0]), context.buffer(group.output), (first, *later), stream_columns(machine)
-    )
+    columns = stream_columns(machine, y.lanes)
+    spec = elementwise.Elementwise(context.buffer(whole[0]), y, (first, *later), columns)
     return elementwise.lower(spec), [context.value(whole[0]), *([operand] if operand is not None else [])]
 
 
@@ -307,28 +340,31 @@ _FORMS: Mapping[str, Form] = {
     "max_pool": _pool,
     "average_pool": _pool,
     "softmax": _softmax,
+    "layout_cast": _layout_cast,
     **dict.fromkeys(MOVES, _rearrange),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
 }
 
 
-def boundary_input(context: Context, number: int) -> Lowered:
+def boundary_input(context: Context, machine: Machine, number: int) -> Lowered:
     """The copy of the `number`-th graph input into the compiler's layout."""
     name = context.graph.inputs[number].tensor
-    y = context.buffer(name)
+    kernel, reads = _from_port(context, machine, number, context.buffer(name))
+    return Lowered(f"input{number}", "layout_cast", kernel, (*reads, context.value(name)))
+
+
+def _from_port(context: Context, machine: Machine, number: int, y: Buffer) -> tuple[Kernel, list[Operand]]:
     port = PortOperand("input", number)
-    x = port_buffer(context.graph, port)
-    columns = context.lanes * (4 if y.lanes == 1 else 1)
-    kernel = cast.lower(cast.Cast(x, y, columns))
-    return Lowered(f"input{number}", "layout_cast", kernel, (port, context.value(name)))
+    columns = machine.lanes * (4 if y.lanes == 1 else 1)
+    return cast.lower(cast.Cast(port_buffer(context.graph, port), y, columns)), [port]
 
 
-def boundary_output(context: Context, number: int) -> Lowered:
+def boundary_output(context: Context, machine: Machine, number: int) -> Lowered:
     """The copy of a value into the caller's memory of the `number`-th graph output."""
     name = context.graph.outputs[number].tensor
     port = PortOperand("output", number)
     x, y = context.buffer(name), port_buffer(context.graph, port)
-    columns = context.lanes
+    columns = machine.lanes
     if x.height * x.width == 1 and not x.has_halo:  # the channels of one pixel lie in a row already
         x, y = Buffer(1, 1, x.blocks * x.lanes, 1), Buffer(1, 1, x.channels, 1)
         columns *= 4
@@ -340,5 +376,4 @@ def port_buffer(graph: Graph, operand: PortOperand) -> Buffer:
     """The caller's memory of a graph's input or output, row major: channels come first, but last in [1, L, C]."""
     ports = graph.inputs if operand.direction == "input" else graph.outputs
     tensor = graph.tensors[ports[operand.number].tensor]
-    channels, height, width = image(tensor)
-    return Buffer(channels, height, width, channels if channel_axis(len(tensor.shape)) != 1 else 1)
+    return Buffer(*image(tensor), port_lanes(tensor))

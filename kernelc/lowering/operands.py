@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from kernelc.graph import Graph, Node, Weight, channel_axis, spread
-from kernelc.layout.assign import Layout, image
+from kernelc.layout.assign import Layout
 from kernelc.layout.buffer import Buffer
+from kernelc.layout.geometry import image
 from kernelc.layout.packing import Packing
 from kernelc.layout.refuse import refused
 from kernelc.layout.segments import Use
@@ -36,11 +37,10 @@ Operand = ValueOperand | Use | PortOperand
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A graph with its layout, for a vector width of `lanes`."""
+    """A graph with its layout."""
 
     graph: Graph
     layout: Layout
-    lanes: int
 
     def buffer(self, name: str) -> Buffer:
         """Buffer of a value."""
@@ -50,18 +50,19 @@ class Context:
         """Operand of a value."""
         return ValueOperand(self.layout.roots[name])
 
-    def per_channel(self, channels: int) -> Buffer:
-        """Buffer of one number per channel."""
-        return Buffer(channels, 1, 1, self.lanes)
 
+def epilogue_steps(
+    context: Context, nodes: Sequence[Node], value: str, lanes: int
+) -> tuple[tuple[Step, ...], list[Operand]]:
+    """The steps of element-wise `nodes`, the first of which reads `value`, and the operands of those that have one.
 
-def epilogue_steps(context: Context, nodes: Sequence[Node], value: str) -> tuple[tuple[Step, ...], list[Operand]]:
-    """The steps of element-wise `nodes`, the first of which reads `value`, and the operands of those that have one."""
+    `lanes` are those of the group's result, and so of all that the steps read.
+    """
     steps: list[Step] = []
     operands: list[Operand] = []
     made = {value: 0}
     for node in nodes:
-        step, operand = step_of(context, node, value, made)
+        step, operand = step_of(context, node, value, lanes, made)
         steps.append(step)
         operands += [operand] if operand is not None else []
         value = node.outputs[0]
@@ -70,7 +71,7 @@ def epilogue_steps(context: Context, nodes: Sequence[Node], value: str) -> tuple
 
 
 def step_of(
-    context: Context, node: Node, value: str, made: Mapping[str, int] = MappingProxyType({})
+    context: Context, node: Node, value: str, lanes: int, made: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Step, Operand | None]:
     """One element-wise node on the running value `value`; `made` has the numbers of the values that are kept."""
     if node.op in UNARY:
@@ -86,7 +87,7 @@ def step_of(
         return Step(node.op, (), _tensor_operand(context, node, other), swapped), context.value(other)
     if len(weight.data) == 4:
         return Step(node.op, (float(weight.array.reshape(-1)[0]),), None, swapped), None
-    packing = _weight_packing(context, node, weight)
+    packing = _weight_packing(context, node, weight, lanes)
     buffer = Buffer(packing.channels, packing.height, packing.width, packing.lanes)
     return Step(node.op, (), buffer, swapped), Use(weight, packing)
 
@@ -103,14 +104,14 @@ def _tensor_operand(context: Context, node: Node, name: str) -> Buffer:
     return context.buffer(name)
 
 
-def _weight_packing(context: Context, node: Node, weight: Weight) -> Packing:
+def _weight_packing(context: Context, node: Node, weight: Weight, lanes: int) -> Packing:
     """A constant of the result's size, or one number per channel."""
     channels, height, width = image(context.graph.result(node))
     result = context.graph.result(node).static_shape
     shape = (1,) * (len(result) - len(weight.shape)) + weight.shape
     if spread(shape, result) == "channel":
-        return Packing("blocked", context.lanes, channels)
+        return Packing("blocked", lanes, channels)
     if shape == result:
         kind = "blocked" if channel_axis(len(result)) == 1 else "sequence"
-        return Packing(kind, context.lanes, channels, height, width)
+        return Packing(kind, lanes, channels, height, width)
     raise refused(node, f"a constant of shape {list(weight.shape)} does not spread by channels")

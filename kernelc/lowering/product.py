@@ -9,7 +9,7 @@ from kernelc.lowering.contraction import MULTIPLY_ADD
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, walk, window, write
+from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, row_tiles, walk, window, write
 from kernelc.schedule.split import Run, balanced
 
 
@@ -45,7 +45,7 @@ def lower(spec: Product) -> Kernel:
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, run.size)
         return along_row(
-            writer, balanced(spec.y.width, spec.columns), current,
+            writer, row_tiles(spec.y, spec.y.width, spec.columns), current,
             lambda column, columns, value: one_tile(Tile(block, row, column, 1, columns, spec.y.lanes), value),
         )  # fmt: skip
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kernelc.graph import Graph, Group
 from kernelc.layout.arena import Arena, Lifetime, plan
-from kernelc.layout.assign import Layout, assign
+from kernelc.layout.assign import Layout
+from kernelc.layout.optimise import lay_out
 from kernelc.layout.segments import Use, WeightsFile, weights_file
 from kernelc.lowering.groups import Lowered, boundary_input, boundary_output, check_anchor, lower_group
 from kernelc.lowering.kernel import Kernel
@@ -19,9 +20,13 @@ from toolchains.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`ops` run in order; equal kernels share a function; `arena` and `weights` say where their operands lie."""
+    """`ops` run in order; equal kernels share a function; `arena` and `weights` say where their operands lie.
+
+    `graph` and `groups` have the casts that the layouts take.
+    """
 
     graph: Graph
+    groups: tuple[Group, ...]
     layout: Layout
     ops: tuple[Lowered, ...]
     arena: Arena
@@ -50,24 +55,34 @@ def machine_of(target: Target) -> Machine:
     )  # fmt: skip
 
 
-def build_program(graph: Graph, groups: Sequence[Group], target: Target, machine: Machine | None = None) -> Program:
-    """Lower every group and plan the memory; `machine` stands for `machine_of(target)` where schedules are tried out.
+def build_program(
+    graph: Graph,
+    groups: Sequence[Group],
+    target: Target,
+    machine: Machine | None = None,
+    demands: Mapping[str, Sequence[int]] | None = None,
+) -> Program:
+    """Choose layouts, lower every group and plan the memory.
+
+    `machine` stands for `machine_of(target)` where schedules are tried out; `demands` (as for `lay_out`) are for
+    layouts that are tried out.
 
     Raises `FarmError` OPERATOR_NOT_LOWERED or LAYOUT_INFEASIBLE with the node or value.
     """
     for group in groups:
         check_anchor(graph, group)
     machine = machine or machine_of(target)
-    layout = assign(graph, groups, machine.lanes)
-    context = Context(graph, layout, machine.lanes)
-    _check_outputs(graph, layout)
-    ops = [boundary_input(context, number) for number in range(len(graph.inputs))]
+    _check_outputs(graph, groups)
+    placed, layout, _ = lay_out(graph, groups, machine, demands)
+    graph, groups = placed.graph, placed.groups
+    context = Context(graph, layout)
+    ops = [boundary_input(context, machine, number) for number in range(len(graph.inputs))]
     ops += [op for group in groups if (op := lower_group(context, machine, group)) is not None]
-    ops += [boundary_output(context, number) for number in range(len(graph.outputs))]
+    ops += [boundary_output(context, machine, number) for number in range(len(graph.outputs))]
     uses = [operand for op in ops for operand in op.operands if isinstance(operand, Use)]
     arena, weights = plan(lifetimes(ops, layout)), weights_file(uses)
     _check_reach(target, max(arena.bytes, len(weights.data)))
-    return Program(graph, layout, tuple(ops), arena, weights)
+    return Program(graph, groups, layout, tuple(ops), arena, weights)
 
 
 def lifetimes(ops: Sequence[Lowered], layout: Layout) -> list[Lifetime]:
@@ -92,9 +107,10 @@ def _check_reach(target: Target, size: int) -> None:
         )
 
 
-def _check_outputs(graph: Graph, layout: Layout) -> None:
+def _check_outputs(graph: Graph, groups: Sequence[Group]) -> None:
+    computed = {group.output for group in groups}
     for port in graph.outputs:
-        if port.tensor not in layout.buffers:
+        if port.tensor not in computed | graph.input_tensors:
             raise FarmError(
                 Code.LAYOUT_INFEASIBLE,
                 f"the graph output {port.name!r} is a constant",

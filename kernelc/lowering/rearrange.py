@@ -165,7 +165,7 @@ def _copy(
     x, out = values
     block, row, column = target
     lane: Index
-    if _moves_channels(spec):
+    if _moves_channels(spec) or spec.y.lanes % spec.x.lanes:
         channel = writer.add(at.channel, writer.add(writer.mul(block, spec.y.lanes), piece.channel))
         place, lane = writer.binary("divui", channel, spec.x.lanes), writer.binary("remui", channel, spec.x.lanes)
     else:

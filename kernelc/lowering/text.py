@@ -10,10 +10,12 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeVar
 
 from kernelc.lowering import count
 from kernelc.schedule.work import Counter, Task
 
+T = TypeVar("T")
 Shape = tuple[int, ...]
 Index = str | int
 """An index: an SSA name or a static number."""
@@ -23,15 +25,31 @@ Access = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor value: its SSA name and static shape (f32)."""
+    """A tensor value: its SSA name and static shape (f32).
+
+    `one_by_one`: its numbers are read one at a time and spread over a vector each: no vector of it takes a register.
+    """
 
     name: str
     shape: Shape
+    one_by_one: bool = False
 
     @property
     def type(self) -> str:
         """The MLIR type."""
-        return tensor_type(self.shape)
+        return tensor_type(self.in_memory(self.shape))
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the type has the last two axes the other way round.
+
+        The last one is of size 1 then, as the lanes of a plain value: vectors run along the last axis of a type only.
+        """
+        return not self.one_by_one and len(self.shape) > 2 and self.shape[-1] == 1 and self.shape[-2] > 1
+
+    def in_memory(self, entries: Sequence[T]) -> tuple[T, ...]:
+        """Entries for each axis in the order of the type's axes."""
+        return (*entries[:-2], entries[-1], entries[-2]) if self.is_swapped else tuple(entries)
 
 
 def tensor_type(shape: Shape) -> str:
@@ -120,7 +138,7 @@ class Writer:
     ) -> Value:
         """A rank-reducing `tensor.extract_slice`: of `sizes`, only the dimensions `keep` stay in the result."""
         shape = tuple(sizes[axis] for axis in keep)
-        text = self._window(offsets, sizes, strides)
+        text = self._window(source, offsets, sizes, strides)
         name = self.define(f"tensor.extract_slice {source.name}{text} : {source.type} to {tensor_type(shape)}")
         self.windows.add(name)
         return Value(name, shape)
@@ -129,14 +147,14 @@ class Writer:
         self, part: Value, whole: Value, offsets: Sequence[Index], sizes: Shape, strides: Shape | None = None
     ) -> Value:
         """A rank-expanding `tensor.insert_slice` of `part` into `whole`."""
-        text = self._window(offsets, sizes, strides)
+        text = self._window(whole, offsets, sizes, strides)
         count.store(self.work, sizes)
         name = self.define(f"tensor.insert_slice {part.name} into {whole.name}{text} : {part.type} into {whole.type}")
         return Value(name, whole.shape)
 
-    def _window(self, offsets: Sequence[Index], sizes: Shape, strides: Shape | None) -> str:
-        lists = (offsets, sizes, strides or (1,) * len(sizes))
-        return "".join(f"[{', '.join(map(str, entries))}]" for entries in lists)
+    def _window(self, value: Value, offsets: Sequence[Index], sizes: Shape, strides: Shape | None) -> str:
+        lists: tuple[Sequence[Index], ...] = (offsets, sizes, strides or (1,) * len(sizes))
+        return "".join(f"[{', '.join(map(str, value.in_memory(entries)))}]" for entries in lists)
 
     def generic(
         self, dims: str, inputs: Sequence[tuple[Value, Access]], output: Value, access: Access, body: Sequence[str],
@@ -190,22 +208,23 @@ class Writer:
         """`target` after a copy of `extent` elements along one axis of each side, through one vector."""
         count.move(self.work, extent)
         padding, kind = self.scalar(0.0), f"vector<{extent}xf32>"
+        taken, put = (self._places(value.in_memory(at)) for value, at in ((source, read), (target, written)))
         held = self.define(
-            f"vector.transfer_read {source.name}[{self._places(read)}], {padding} {{in_bounds = [true],"
-            f" permutation_map = {self._axis_map(len(read), read_axis)}}} : {source.type}, {kind}"
+            f"vector.transfer_read {source.name}[{taken}], {padding} {{in_bounds = [true],"
+            f" permutation_map = {self._axis_map(source, read_axis)}}} : {source.type}, {kind}"
         )
         name = self.define(
-            f"vector.transfer_write {held}, {target.name}[{self._places(written)}] {{in_bounds = [true],"
-            f" permutation_map = {self._axis_map(len(written), written_axis)}}} : {kind}, {target.type}"
+            f"vector.transfer_write {held}, {target.name}[{put}] {{in_bounds = [true],"
+            f" permutation_map = {self._axis_map(target, written_axis)}}} : {kind}, {target.type}"
         )
         return Value(name, target.shape)
 
     def _places(self, indices: Sequence[Index]) -> str:
         return ", ".join(self.index(index) for index in indices)
 
-    def _axis_map(self, rank: int, axis: int) -> str:
-        dims = [f"x{number}" for number in range(rank)]
-        text = f"affine_map<({', '.join(dims)}) -> ({dims[axis]})>"
+    def _axis_map(self, value: Value, axis: int) -> str:
+        dims = [f"x{number}" for number in range(len(value.shape))]
+        text = f"affine_map<({', '.join(dims)}) -> ({value.in_memory(dims)[axis]})>"
         return self.maps.setdefault(text, f"#m{len(self.maps)}")
 
     def loop(

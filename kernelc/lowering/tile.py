@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from kernelc.layout.buffer import Buffer
 from kernelc.lowering.text import Index, Shape, Value, Writer
-from kernelc.schedule.split import Run, balanced
+from kernelc.schedule.split import Run, balanced, powers
 from kernelc.schedule.work import Task
 
 BLOCK, ROW, COLUMN, LANE = range(4)
@@ -77,7 +77,8 @@ def accumulator(writer: Writer, tile: Tile, start: Value | float, into: Value) -
 
     `into` is what it overwrites: a window of the output, so that no other memory ever holds the tile.
     """
-    writer.work.add(Task("tile", tile.blocks, tile.columns, tile.lanes))
+    vectors = (tile.blocks, tile.columns, tile.lanes) if tile.lanes > 1 else (1, tile.blocks, tile.columns)
+    writer.work.add(Task("tile", *vectors))
     if isinstance(start, float):
         return writer.generic(tile.dims, [], into, tile.dims, [], writer.scalar(start))
     lines, result = [], "%a0"
@@ -164,6 +165,11 @@ def _tile_loop(
         )  # fmt: skip
 
     return body
+
+
+def row_tiles(buffer: Buffer, width: int, columns: int) -> tuple[Run, ...]:
+    """Cover of a row of `width` of a value by tiles of at most `columns`: whole vectors where channels lie apart."""
+    return powers(width, columns) if buffer.lanes == 1 else balanced(width, columns)
 
 
 def along_row(writer: Writer, runs: tuple[Run, ...], out: Value, body: Callable[[Index, int, Value], Value]) -> Value:

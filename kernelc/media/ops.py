@@ -92,6 +92,8 @@ _RESIZE = (
     AttrDef("crop_right", "real"),
     AttrDef("extrapolation", "real"),
 )
+LAYOUTS = ("NCHW", "NHWC", "NCHWc4", "NCHWc8", "NCHWc16")
+"""How the channels of a value lie in memory: apart, all of a pixel side by side, or in blocks of so many."""
 _TYPE_NAMES = tuple(sorted(NUMPY_TYPES))
 
 _TABLE = (
@@ -99,6 +101,8 @@ _TABLE = (
           attrs=(AttrDef("digest", "text"),)),
     OpDef("constant", "A small integer list in place.", (), is_node=False, attrs=(AttrDef("value", "ints"),)),
     OpDef("identity", "x.", dtypes=ANY, elementwise=True),
+    OpDef("layout_cast", "x, whose channels lie otherwise in memory; the compiler puts it in.",
+          dtypes=frozenset({"f32"}), attrs=(AttrDef("layout", "text", choices=LAYOUTS),)),
     OpDef("add", "x + y, broadcast.", ("x", "y"), elementwise=True),
     OpDef("sub", "x - y, broadcast.", ("x", "y"), elementwise=True),
     OpDef("mul", "x * y, broadcast.", ("x", "y"), elementwise=True),

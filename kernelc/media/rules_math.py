@@ -76,7 +76,9 @@ def _batch_norm(call: Call) -> tuple[str, Shape]:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("identity", "relu", "sigmoid", "silu", "sqrt", "hard_sigmoid", "hard_swish"), _same),
+    **dict.fromkeys(
+        ("identity", "layout_cast", "relu", "sigmoid", "silu", "sqrt", "hard_sigmoid", "hard_swish"), _same
+    ),
     **dict.fromkeys(("add", "sub", "mul", "div"), _binary),
     "batch_norm": _batch_norm,
     "cast": _cast,

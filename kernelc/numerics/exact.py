@@ -146,7 +146,7 @@ KERNELS: dict[str, Kernel] = {
     "dynamic_reshape": _dynamic_reshape,
     "flatten": _flatten,
     "gather": _gather,
-    "identity": lambda _, operands: operands[0],
+    **dict.fromkeys(("identity", "layout_cast"), lambda _, operands: operands[0]),
     "mul": lambda _, operands: np.multiply(*operands),
     "rearrange": _rearrange,
     "relu": _relu,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kernelc.schedule.split import balanced
+from kernelc.schedule.split import balanced, powers
 
 LATENCY = 8
 """Half cycles from one fused multiply-add to the next on the same accumulator."""
@@ -42,7 +42,15 @@ class Machine:
     @property
     def multiply(self) -> int:
         """Half cycles of one multiply-add of a block. One of 64 bytes is two halves on the reference core."""
-        return max(2 if self.lanes >= 16 else 1, 2 * self.split // self.ports)
+        return max(1, self.lanes // 8, 2 * self.split // self.ports)
+
+    def blocked(self, lanes: int) -> Machine:
+        """The machine for blocks of `lanes` channels; itself where channels lie apart (1)."""
+        if lanes in (1, self.lanes):
+            return self
+        total, register = self.registers * self.split, max(1, self.lanes // self.split)
+        split = max(1, lanes // register)
+        return replace(self, lanes=lanes, split=split, registers=max(1, total // split))
 
     @property
     def one_port(self) -> bool:
@@ -125,6 +133,37 @@ def _half(machine: Machine) -> Machine:
     return replace(machine, lanes=machine.lanes // 2, split=split, registers=machine.registers * machine.split // split)
 
 
+def plain_cut(
+    machine: Machine, *, steps: int, exits: int, channels: int, images: Sequence[tuple[int, int]]
+) -> ContractionTile:
+    """The cheapest tile where channels lie apart: vectors are columns of a row, and weights are what lanes share.
+
+    `blocks` of the tile are channels.
+    """
+    found = [
+        ContractionTile(blocks, vectors * machine.lanes, height, width)
+        for height, width in images
+        for vectors in (1, 2, 4, 8)
+        for blocks in range(min(channels, WIDEST), 0, -1)
+        if fits(machine, vectors, blocks) and (vectors == 1 or width > (vectors - 1) * machine.lanes)
+    ]
+    return min(found, key=lambda tile: plain_cost(machine, steps, exits, channels, tile))
+
+
+def plain_cost(machine: Machine, steps: int, exits: int, channels: int, tile: ContractionTile) -> int:
+    """Half cycles of `channels` plain output channels over the whole image in a tile of `plain_cut`."""
+    return tile.height * sum(
+        down.count * across.count * contraction_cost(machine, steps, exits, vectors_of(machine, across.size), down.size)
+        for down in balanced(channels, tile.blocks)
+        for across in powers(tile.width, tile.columns)
+    )
+
+
+def vectors_of(machine: Machine, columns: int) -> int:
+    """Vectors that columns of a plain row take."""
+    return -(-columns // machine.lanes)
+
+
 def contraction_cut(
     machine: Machine, *, steps: int, exits: int, channels: int, images: Sequence[tuple[int, int]]
 ) -> ContractionTile:
@@ -140,28 +179,41 @@ def contraction_cut(
     size = (last.height, last.width)
     main = contraction_tile(machine, steps=steps, exits=exits, blocks=full, images=[size]) if full else last
     found = replace(main, tail=Tail(narrow.lanes, last.columns))
-    cost = _image_cost(narrow, steps, exits, 1, last)
-    cost += _image_cost(machine, steps, exits, full, main) if full else 0
-    return found if cost < _image_cost(machine, steps, exits, full + 1, whole) else whole
+    split, alike = (cut_cost(machine, steps, exits, channels, one) for one in (found, whole))
+    return found if split < alike else whole
+
+
+def cut_cost(machine: Machine, steps: int, exits: int, channels: int, tile: ContractionTile) -> int:
+    """Half cycles of `channels` output channels over the whole image in a tile of `contraction_cut`."""
+    full, rest = divmod(channels, machine.lanes)
+    if tile.tail is None:
+        return _image_cost(machine, steps, exits, full + (rest > 0), tile)
+    last = ContractionTile(1, tile.tail.columns, tile.height, tile.width)
+    cost = _image_cost(narrowed(machine, rest), steps, exits, 1, last)
+    return cost + (_image_cost(machine, steps, exits, full, tile) if full else 0)
 
 
 def contraction_tile(
     machine: Machine, *, steps: int, exits: int, blocks: int, images: Iterable[tuple[int, int]]
 ) -> ContractionTile:
-    """The cheapest tile for `blocks` output blocks over any of the `images` (height, width), first one preferred."""
+    """The cheapest tile for `blocks` output blocks over any of the `images` (height, width), first one preferred.
+
+    One of 1 x 1 is taken though it spills where not even that fits: blocks wider than the target's own may pass all its
+    registers. The choice of layouts never takes them to be faster.
+    """
     best: tuple[int, ContractionTile] | None = None
     panel = 4 * machine.lanes * steps
     most = max(1, machine.l2_bytes // panel) if machine.l2_bytes else blocks
     for height, width in images:
         for tile_blocks in range(min(blocks, 6, most), 0, -1):
             for columns in range(min(width, WIDEST), 0, -1):
-                if not fits(machine, tile_blocks, columns):
+                if not fits(machine, tile_blocks, columns) and (tile_blocks, columns) != (1, 1):
                     continue
                 tile = ContractionTile(tile_blocks, columns, height, width)
                 cost = _image_cost(machine, steps, exits, blocks, tile)
                 if best is None or cost < best[0]:
                     best = cost, tile
-    assert best is not None  # 1 x 1 always fits
+    assert best is not None  # 1 x 1 is among them
     return best[1]
 
 
@@ -191,6 +243,11 @@ def depthwise_columns(machine: Machine, *, taps: int, kernel_width: int, stride:
     return min(candidates, key=cost)
 
 
-def stream_columns(machine: Machine) -> int:
-    """Columns of a tile of an operation that only streams: enough to hide latency, few enough to need no spill."""
-    return max(1, machine.registers // 4)
+def stream_columns(machine: Machine, lanes: int) -> int:
+    """Columns of a tile of an operation that only streams: enough to hide latency, few enough to need no spill.
+
+    `lanes` are those of the value that it writes: of one, the columns of a row are what fills vectors.
+    """
+    if lanes == 1:
+        return machine.lanes * max(1, machine.registers // 8)
+    return max(1, machine.blocked(lanes).registers // 4)

@@ -87,9 +87,15 @@ def cost(machine: Machine, target: str, kind: str, work: Work) -> Cost:
 
 def registers(machine: Machine, task: Task) -> int:
     """Registers that a tile asks for: by the rule that tiles are chosen by, or accumulators, a weight and a pixel."""
+    rows = task.blocks * _pieces(machine, task)
     if task.kind == "reduce":
-        return held(lanes_of(machine, task.lanes), task.blocks, task.columns)
-    return task.blocks * task.columns + 2 if task.kind == "multiply" else 0
+        return held(lanes_of(machine, task.lanes), rows, task.columns)
+    return rows * task.columns + 2 if task.kind == "multiply" else 0
+
+
+def _pieces(machine: Machine, task: Task) -> int:
+    """Vectors of the machine that one of the task takes: several where blocks are wider, or columns of a plain row."""
+    return max(1, -(-task.lanes // machine.lanes))
 
 
 def weights_of(target: str, kind: str) -> Weights:
@@ -109,11 +115,12 @@ def features(machine: Machine, work: Work) -> Features:
     sums = dict.fromkeys(NAMES, 0)
     ports = {"arithmetic": 0, "load": 0, "store": 0}
     for task, count in work.tasks:
-        vectors = task.blocks * task.columns * max(1, -(-task.lanes // machine.lanes))
+        rows = task.blocks * _pieces(machine, task)
+        vectors = rows * task.columns
         narrow = lanes_of(machine, task.lanes)
         match task.kind:
             case "reduce":
-                sums["core"] += count * step_cost(narrow, task.blocks, task.columns)
+                sums["core"] += count * step_cost(narrow, rows, task.columns)
             case "multiply":
                 ports["arithmetic"] += count * max(narrow.multiply * vectors, LATENCY)
             case "arithmetic":

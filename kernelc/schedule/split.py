@@ -43,3 +43,16 @@ def chunks(extent: int, largest: int, multiple: int) -> tuple[Run, ...]:
             runs.append(Run(start, count, size))
             start += count * size
     return tuple(runs)
+
+
+def powers(extent: int, largest: int) -> tuple[Run, ...]:
+    """Cover [0, extent) by tiles of powers of two up to `largest`, widest first: others fill registers badly."""
+    runs = []
+    start, size = 0, 1 << largest.bit_length() - 1
+    while start < extent:
+        count = (extent - start) // size
+        if count:
+            runs.append(Run(start, count, size))
+            start += count * size
+        size //= 2
+    return tuple(runs)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelc.graph import Tensor
-from kernelc.layout.assign import image
 from kernelc.layout.buffer import Buffer
+from kernelc.layout.geometry import image
 
 Array = NDArray[Any]
 

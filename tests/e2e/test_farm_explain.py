@@ -150,7 +150,25 @@ def test_what_cannot_be_built_is_told_as_a_build_would(product: Product, tmp_pat
 
 @pytest.mark.parametrize("name", target.names())
 def test_a_layout_has_the_lanes_of_the_target(product: Product, tmp_path: Path, name: str):
-    model = graphs.relu(tmp_path / "relu.onnx")
+    model = graphs.relu(tmp_path / "relu.onnx", channels=64)
     (group,) = product.must("explain", model, "-t", name)["groups"]
     assert group["layout"]["lanes"] == max(target.load(name).vector.f32_lanes, 4)
-    assert (group["rule"], group["shape"]) == (None, [1, 3, 8, 8])
+    assert (group["rule"], group["shape"]) == (None, [1, 64, 8, 8])
+
+
+def test_the_layout_flow_is_told(product: Product):
+    real = models.find("face-detection")
+    found = canonical.from_json(
+        Explanation, product.must("explain", models.fetch(real.name), "-t", "x86-64-v4", "--shape", "1x3x64x64")
+    )
+
+    told = found.layouts
+    assert told.cost == told.bound < told.blocked < told.plain
+    assert sum(count for _, count in told.layouts) == len({group.layout.of for group in found.groups}) + 1
+    (cast,) = told.casts
+    assert (cast.before, cast.after) == ("NCHWc16", "NCHW")
+    lanes = {group.name: group.layout.lanes for group in found.groups}
+    assert {lanes[name] for name in cast.readers} >= {1}
+    text = as_text(found)
+    assert f"cast of {cast.value} from NCHWc16 to NCHW" in text
+    assert f"predicted {told.cost} half cycles, the least" in text

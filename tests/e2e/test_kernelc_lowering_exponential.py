@@ -48,9 +48,10 @@ def exp_program() -> Program:
     """The kernel as a program from [1, ROWS * LANES] to the same."""
     make = Maker()
     graph = make.finish(make.node("relu", make.input(1, ROWS * LANES)))
-    layout = assign(graph, fusion.group(graph).groups, LANES)
+    groups = tuple(fusion.group(graph).groups)
+    layout = assign(graph, groups, {"t0": LANES, "t1": LANES}, LANES)
     op = Lowered("exp", "exp", exp_kernel(), (PortOperand("input", 0), PortOperand("output", 0)))
-    return Program(graph, layout, (op,), Arena({}, 0), weights_file([]))
+    return Program(graph, groups, layout, (op,), Arena({}, 0), weights_file([]))
 
 
 def exp_of(values: npt.NDArray[np.float32], name: str, folder: Path) -> npt.NDArray[np.float32]:

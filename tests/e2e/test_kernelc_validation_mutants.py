@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kernelc import fusion
 from kernelc.graph import Graph
-from kernelc.lowering import llvm
+from kernelc.layout.buffer import Buffer
+from kernelc.lowering import elementwise, llvm
+from kernelc.lowering.groups import Lowered
 from kernelc.lowering.objects import build_objects
+from kernelc.lowering.operands import PortOperand, ValueOperand
 from kernelc.lowering.program import Program, build_program
+from kernelc.lowering.steps import Step
 from kernelc.validation import machine, validate
 from kernelfarm.errors import Code, FarmError
 from tests.support import plain_numpy
@@ -89,14 +94,14 @@ def graph_of(case: Callable[[Maker], str]) -> Graph:
     return make.finish(case(make))
 
 
-def check(program: Program, groups: tuple[fusion.Group, ...], chosen: Target, folder: Path) -> None:
+def check(program: Program, chosen: Target, folder: Path) -> None:
     """Compile and validate as a build does."""
     folder.mkdir()
     host = machine.host_of(chosen)
     assert host is not None
     built = build_objects(program.kernels, chosen, folder, jobs=2, host=host)
     runnable = {symbol: made.runnable for symbol, made in built.items() if made.runnable is not None}
-    validate(program, groups, runnable, host, folder / "validation", lambda *_: None)
+    validate(program, runnable, host, folder / "validation", lambda *_: None)
 
 
 @pytest.mark.parametrize("name", target.names())
@@ -105,7 +110,47 @@ def test_right_kernels_of_every_target_pass(case: Callable[[Maker], str], name: 
     graph, chosen = graph_of(case), target.load(name)
     groups = fusion.group(graph).groups
 
-    check(build_program(graph, groups, chosen), tuple(groups), chosen, tmp_path / "work")
+    check(build_program(graph, groups, chosen), chosen, tmp_path / "work")
+
+
+def recast(chosen: Target) -> Program:
+    """Its input is read in blocks and apart, what follows is in blocks, then apart: by casts, one from the caller's."""
+    make = Maker()
+    x = make.input(1, 16, 5, 9)
+    y = make.node("softmax", x, axis=1)
+    graph = make.finish(make.conv(x, 3, 1), make.conv(y, 4, 3, pads=(1, 1, 1, 1)))
+    groups = fusion.group(graph).groups
+    demands = {"t0": (8,), y: (8,), **{port.tensor: (1,) for port in graph.outputs}}
+    return build_program(graph, groups, chosen, demands=demands)
+
+
+@pytest.mark.parametrize("name", target.names())
+def test_right_kernels_with_channels_apart_and_casts_to_them_pass(name: str, tmp_path: Path) -> None:
+    program = recast(target.load(name))
+
+    check(program, target.load(name), tmp_path / "work")
+
+    assert [type(op.operands[0]) for op in casts_of(program)] == [PortOperand, ValueOperand]
+    assert [program.layout.buffers[port.tensor].lanes for port in program.graph.outputs] == [1, 1]
+
+
+def casts_of(program: Program) -> list[Lowered]:
+    """Those that layouts take, without the boundaries."""
+    inner = {group.name for group in program.groups}
+    return [op for op in program.ops if op.kind == "layout_cast" and op.name in inner]
+
+
+def test_a_cast_may_not_be_off_by_what_sums_may(tmp_path: Path) -> None:
+    program = recast(target.load(V3))
+    cast = casts_of(program)[0]  # from the caller's memory, apart in both
+    memory = Buffer(16, 5, 9, 1)
+    nearly = elementwise.lower(elementwise.Elementwise(memory, memory, (Step("mul", (1.00001,)),), 8))
+    ops = tuple(replace(op, kernel=nearly) if op is cast else op for op in program.ops)
+
+    with pytest.raises(FarmError) as error:
+        check(replace(program, ops=ops), target.load(V3), tmp_path / "work")
+
+    assert (error.value.code, error.value.detail["group"]) == (Code.KERNEL_WRONG, cast.name)
 
 
 @pytest.mark.parametrize("case", GRAPHS, ids=lambda case: case.__name__)
@@ -124,7 +169,7 @@ def test_a_wrong_kernel_does_not_leave_the_compiler(
             continue
         monkeypatch.setattr(llvm, "translate", lambda kernel, _target, texts=texts: texts[kernel.symbol])
         try:
-            check(program, groups, chosen, tmp_path / mutation)
+            check(program, chosen, tmp_path / mutation)
         except FarmError as error:
             assert error.code is Code.KERNEL_WRONG
             refused.append(mutation)

@@ -149,6 +149,7 @@ _MEANINGS: Mapping[str, Callable[..., Any]] = {
     "resize": _resize,
     "softmax": _softmax,
     "identity": lambda _, x: x,
+    "layout_cast": lambda _, x: x,
     "reshape": lambda node, x: x.reshape(node.integers("shape")),
     "add": lambda _, x, y: x + y,
     "sub": lambda _, x, y: x - y,

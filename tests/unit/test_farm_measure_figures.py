@@ -15,7 +15,7 @@ from farm.measure import Question, Report
 from farm.measure_child import fastest
 from farm.native import Runnable
 from farm.subject import Subject
-from kernelc.explanation import Explanation, KernelStory, StageTime
+from kernelc.explanation import Explanation, KernelStory, LayoutStory, StageTime
 from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError, Status
 from toolchains import processor
@@ -33,7 +33,8 @@ STORIES = (
     story("g0_conv", "conv 1x1", 64_000, 3000),
     story("g1_conv", "conv 1x1", 32_000, 1500),
 )
-TOLD = Explanation("net", "x86-64-v4", DIGEST, (), STORIES, (), (), (), (StageTime("import", 1500),))
+LAYOUTS = LayoutStory(0, 0, 0, 0, 0, 0, (), ())
+TOLD = Explanation("net", "x86-64-v4", DIGEST, (), STORIES, LAYOUTS, (), (), (), (StageTime("import", 1500),))
 
 
 def subject(stories: Sequence[KernelStory] = STORIES) -> Subject:

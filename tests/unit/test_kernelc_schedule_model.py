@@ -14,10 +14,13 @@ import pytest
 
 from benchmarks import fit_model, model_fit
 from benchmarks.fit_model import MICRO, NETWORKS, Record
+from kernelc.layout.buffer import Buffer
+from kernelc.layout.window import Taps
+from kernelc.lowering import contraction
 from kernelc.lowering.program import machine_of
 from kernelc.schedule import model
 from kernelc.schedule.classes import CLASSES, class_of
-from kernelc.schedule.cost import Machine, contraction_cost, fits
+from kernelc.schedule.cost import ContractionTile, Machine, contraction_cost, fits, held, plain_cost, step_cost
 from kernelc.schedule.work import Task, Work
 from toolchains import target
 
@@ -86,6 +89,25 @@ def test_steps_of_a_reduction_cost_what_the_choice_of_tiles_counts():
 
     for blocks, columns in ((4, 6), (2, 10), (1, 16), (1, 1)):
         assert core(blocks, columns) == contraction_cost(AVX512, 576, 0, blocks, columns) - 4 * blocks * columns - 40
+
+
+def test_steps_with_channels_apart_cost_what_the_choice_of_their_tiles_counts():
+    x, y = Buffer(24, 1, 64, 1), Buffer(4, 1, 64, 1)
+    taps, tile = Taps(1, 1, 1, 1, 1, 1, 0, 0, 1, 1), ContractionTile(4, 64, 1, 64)
+
+    kernel = contraction.lower(contraction.Contraction(x, y, taps, False, (), tile.blocks, tile.columns))
+
+    whole = plain_cost(AVX512, 24, 0, 4, tile)
+    assert model.features(AVX512, kernel.work).core == whole - 4 * 4 * 4 - 40
+    assert {model.registers(AVX512, task) for task, _ in kernel.work.tasks} == {0, held(AVX512, 4, 4)}
+
+
+def test_blocks_wider_than_a_vector_cost_all_vectors_that_they_take():
+    work = Work(((Task("reduce", 2, 3, 16), 576),), (64, 64))
+
+    core = model.features(AVX512.blocked(8), work).core
+
+    assert core == 576 * step_cost(AVX512.blocked(8), 4, 3)
 
 
 def test_a_target_that_was_never_measured_has_the_analytic_weights():

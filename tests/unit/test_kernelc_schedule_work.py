@@ -7,8 +7,9 @@ from fractions import Fraction
 import pytest
 
 from kernelc.layout.buffer import Buffer
+from kernelc.layout.movement import straight
 from kernelc.layout.window import Taps
-from kernelc.lowering import cast, contraction, depthwise, elementwise, text
+from kernelc.lowering import cast, contraction, depthwise, elementwise, rearrange, text
 from kernelc.lowering.kernel import Kernel
 from kernelc.lowering.steps import Step
 from kernelc.schedule.cost import Tail
@@ -41,6 +42,23 @@ def test_lanes_that_hold_no_channel_are_work_too():
 
     assert counted(whole, "reduce") == 32 * 24 * 60
     assert counted(cut, "reduce") == 24 * 24 * 60
+
+
+@pytest.mark.parametrize("tile", [(1, 8), (3, 16), (5, 32)])
+def test_channels_that_lie_apart_are_multiplied_as_often_by_vectors_of_columns(tile: tuple[int, int]):
+    x, y = Buffer(24, 6, 21, 1, 1, 1), Buffer(5, 6, 21, 1)
+    taps = Taps(3, 3, 1, 1, 1, 1, 1, 1, 6, 6)
+
+    kernel = contraction.lower(contraction.Contraction(x, y, taps, False, (), *tile))
+
+    assert counted(kernel, "reduce") == (3 * 6 - 2) * 3 * 24 * 5 * 21
+    assert counted(kernel, "store") == 5 * 6 * 21
+    shapes = {
+        kind: {(task.blocks, task.columns, task.lanes) for task, _ in kernel.work.tasks if task.kind == kind}
+        for kind in ("reduce", "tile")
+    }
+    assert shapes["reduce"] == shapes["tile"]
+    assert max(shapes["tile"])[:2] == (1, tile[0])
 
 
 def test_a_loop_over_kernel_rows_turns_less_often_at_the_border():
@@ -76,6 +94,22 @@ def test_rows_that_become_columns_are_counted_as_such():
 
     assert counted(kernel, "transpose") == 16 * 2 * 16
     assert counted(kernel, "load") == counted(kernel, "store") == 16 * 2 * 16
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (1, 16), (16, 1)])
+def test_a_cast_loads_and_stores_each_number_once(before: int, after: int):
+    kernel = cast.lower(cast.Cast(Buffer(16, 2, 16, before), Buffer(16, 2, 16, after), 16))
+
+    assert [counted(kernel, kind) for kind in ("load", "store", "transpose")] == [16 * 2 * 16] * 3
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 16), (16, 8)])
+def test_a_cast_between_blocks_loads_and_stores_each_number_once(before: int, after: int):
+    x, y = Buffer(16, 2, 5, before), Buffer(16, 2, 5, after)
+
+    kernel = rearrange.lower(rearrange.Rearrange(x, y, straight(16, 2, 5)))
+
+    assert counted(kernel, "load") == counted(kernel, "store") == 16 * 2 * 5
 
 
 def test_a_loop_of_unknown_bounds_must_say_how_often_it_turns():

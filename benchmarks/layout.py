@@ -1,0 +1,138 @@
+"""`make bench-layout`: the exact choice of layouts of 1,500 operators, and how well its model ranks kernels.
+
+Exits 1 where a choice is not proved to be the least, takes 2 s or more, or the ranks agree less than 0.7.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from farm import processor
+from kernelc import fusion
+from kernelc.graph import Graph, Group
+from kernelc.layout.choice import Question, kernel_name, question
+from kernelc.layout.optimise import choose
+from kernelc.lowering.program import build_program, machine_of
+from tests.support.backend_graphs import Maker
+from tests.support.choices import KINDS, network
+from tests.support.kernel_runs import Compiled, Memory
+from toolchains import target
+
+OPERATORS = 1500
+SECONDS = 2.0
+RANK = 0.7
+NAMES = ("x86-64-v3", "x86-64-v4")
+
+
+def main() -> int:
+    """Measure and print."""
+    return max(_networks(), *(_ranks(name) for name in NAMES))
+
+
+def _networks() -> int:
+    status, machine = 0, machine_of(target.load("x86-64-v4"))
+    print("network    operators variables width branches  build s  solve s")
+    for kind in KINDS:
+        graph = network(kind, OPERATORS)
+        groups = _alone(graph)
+        times = []
+        for _ in range(3):  # the fastest of three: other processes share the machine
+            start = time.process_time()
+            found = question(graph, groups, machine)
+            middle = time.process_time()
+            choice = choose(found)
+            times.append((time.process_time() - middle, middle - start))
+        solve, build = min(times)
+        steps = choice.solution.steps
+        print(
+            f"{kind:<10} {len(graph.nodes):>9} {len(found.problem.variables):>9} {steps.width:>5} {steps.branched:>8}"
+            f" {build:>8.2f} {solve:>8.2f}"
+        )
+        status |= not (choice.solution.proved and solve < SECONDS)
+    return status
+
+
+def _alone(graph: Graph) -> list[Group]:
+    """Each operator a group of its own: as many choices as operators."""
+    return [Group(f"g_{node.name}", node, (), node.inputs, node.outputs[0]) for node in graph.nodes]
+
+
+def _kernels() -> Iterator[Graph]:
+    """Graphs of one operator after another: forty kernels by three layouts at most."""
+    for channels, side in ((8, 64), (24, 40), (40, 28), (96, 14), (3, 96)):
+        make = Maker()
+        x = make.node("relu", make.input(1, channels, side, side))
+        wide = make.conv(x, 32, 3, pads=(1, 1, 1, 1))
+        own = make.conv(x, channels, 3, pads=(1, 1, 1, 1), group=channels)
+        yield make.finish(
+            wide, own, make.conv(x, 4, 1), make.conv(x, 1, 3, pads=(1, 1, 1, 1)), make.node("hard_swish", own),
+            make.node("global_average_pool", own), make.node("concat", x, own, axis=1),
+            make.node("max_pool", x, kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), ceil_mode=0),
+        )  # fmt: skip
+
+
+def _ranks(name: str) -> int:
+    """Rank correlation of predicted and measured times, of each kernel in each of its layouts."""
+    chosen = target.load(name)
+    if lacking := processor.missing_features(chosen):
+        print(f"{name}: not run: this processor lacks {', '.join(lacking)}")
+        return 0
+    predicted: list[int] = []
+    measured: list[int] = []
+    machine = machine_of(chosen)
+    for graph in _kernels():
+        groups = fusion.group(graph).groups
+        for lanes in (machine.lanes, 8, 1):
+            found = question(graph, groups, machine)
+            demands = _demands(found, lanes)
+            with tempfile.TemporaryDirectory() as folder:
+                compiled = _Timed(build_program(graph, groups, chosen, demands=demands), chosen, Path(folder))
+                times = compiled.times()
+            costs = {variable.name: variable.costs for variable in found.problem.variables}
+            choice = choose(question(graph, groups, machine, demands))
+            for group, form in choice.kernels.items():
+                predicted.append(costs[kernel_name(group)][found.kernels[group].index(form)])
+                measured.append(times[group])
+    rank = float(np.corrcoef(np.argsort(np.argsort(predicted)), np.argsort(np.argsort(measured)))[0, 1])
+    print(f"{name}: {len(predicted)} kernels, rank correlation of predicted and measured {rank:.2f} (at least {RANK})")
+    return int(rank < RANK)
+
+
+def _demands(found: Question, lanes: int) -> dict[str, tuple[int, ...]]:
+    written = {group.output: {form.written for form in found.kernels[name]} for name, group in found.groups.items()}
+    return {root: (lanes,) for root, choices in written.items() if lanes in choices}
+
+
+class _Timed(Compiled):
+    """A program whose kernels are timed one by one."""
+
+    def times(self, rounds: int = 20) -> dict[str, int]:
+        """Nanoseconds of each kernel by name, the least of several rounds, in memory of zeros."""
+        graph = self.program.graph
+        ports = [
+            [Memory(4 * graph.tensors[port.tensor].elements, 0) for port in side]
+            for side in (graph.inputs, graph.outputs)
+        ]
+        spaces = {0: [Memory(self.program.arena.bytes, 0)], 1: [Memory(len(self.program.weights.data), 0)]}
+        spaces |= {2: ports[0], 3: ports[1]}
+        best: dict[str, int] = {}
+        for _ in range(rounds):
+            for op, (function, first, count, parts) in zip(self.program.ops, self._ops, strict=True):
+                places = [spaces[s][i].address + offset for s, i, offset in self._operands[first : first + count]]
+                operands = (ctypes.c_void_p * count)(*places)
+                context = (ctypes.c_void_p * 2)(ctypes.addressof(operands), None)
+                start = time.perf_counter_ns()
+                function(ctypes.addressof(context), 0, parts)
+                spent = time.perf_counter_ns() - start
+                best[op.name] = min(spent, best.get(op.name, spent))
+        return best
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
