@@ -11,7 +11,7 @@ STAMP := $(VENV)/.stamp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format peers bench-models bench bench-layout lock clean bar-A1 bar-A2 bar-A3 bar-A4 bar-C
+.PHONY: help setup models tools tools-if-possible scan-tools demo test integration check format peers bench-models bench bench-fusion bench-layout lock clean bar-A1 bar-A2 bar-A3 bar-A4 bar-C
 
 help: ## this list
 	@grep -hE '^[a-zA-Z0-9_-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,9 @@ bar-A4: setup models tools scan-tools ## the whole bar of issue A4, hours; figur
 
 bar-C: setup models peers bench-models ## the bar of issue C that is measured so far: speed; figures go to build/bar/C.json
 	@$(BIN)/python -m benchmarks.bar_c
+
+bench-fusion: setup models bench-models ## each model beside itself with one kernel for each operator: latency, traffic, arena
+	@$(BIN)/python -m benchmarks.fusion
 
 bench-layout: setup ## layouts of 1,500 operators chosen exactly in less than 2 s; how well the model ranks kernels
 	@$(BIN)/python -m benchmarks.layout

@@ -1,4 +1,4 @@
-"""`make bar-C`: issue C's bar as far as it is measured: speed beside every peer. Writes build/bar/C.json.
+"""`make bar-C`: issue C's bar as far as it is measured: speed beside every peer and unfused. Writes build/bar/C.json.
 
     python -m benchmarks.bar_c [NAME...]      only these lines; the file names the others
 
@@ -12,10 +12,11 @@ import functools
 import sys
 from collections.abc import Iterator, Mapping
 
-from benchmarks import bar, prepared, run, table
+from benchmarks import bar, fusion, prepared, run, table
 from benchmarks.bar import Line
 from benchmarks.measure import Measured
 from benchmarks.records import Record
+from toolchains import target
 
 
 def speed(threads: int) -> Iterator[Line]:
@@ -68,7 +69,28 @@ def _loses(record: Record, model: str) -> str:
     return f"{lost.name} ({lost.kind}) takes {lost.ours_us:.0f} us, onnxruntime's {lost.peer_us:.0f}"
 
 
-MEASURES = {"speed1": functools.partial(speed, 1), "speed2": functools.partial(speed, 2)}
+def fused() -> Iterator[Line]:
+    """Fused beside one kernel for each operator: geometric means, and what epilogues cost over all models."""
+    name = prepared.best_target()
+    models = [model.name for model in prepared.all_models()]
+    found, lacking = fusion.run(models, target.load(name), fusion.ROUNDS)
+    yield Line(
+        f"models both ways, {name}", f"{len(found)} of {len(models)}", "all, same answers", not lacking, lacking=lacking
+    )
+    for what, figure, limit in LIMITS:
+        mean = fusion.mean(found, figure) if found else 1.0
+        ratios = {one.model: one.ratio(figure) for one in found}
+        yield Line(f"{what}, fused by unfused, {name}", f"{mean:.3f}", f"at most {limit:.2f}", mean <= limit, ratios)
+    epilogues = fusion.together(found)
+    alone, fused_ns = sum(one.alone_ns for one in epilogues), sum(one.with_ns for one in epilogues)
+    cost = fused_ns / alone - 1 if alone else 0.0
+    detail = {f"{one.anchor} + {one.steps}": one.cost for one in epilogues}
+    yield Line(f"epilogues, {name}", f"{100 * cost:.1f} %", f"at most {100 * EPILOGUE:.0f} %", cost <= EPILOGUE, detail)
+
+
+LIMITS = (("latency", "nanoseconds", 0.80), ("memory traffic", "traffic", 0.70), ("arena", "arena", 0.75))
+EPILOGUE = 0.05
+MEASURES = {"speed1": functools.partial(speed, 1), "speed2": functools.partial(speed, 2), "fused": fused}
 
 
 def main(chosen: list[str]) -> int:

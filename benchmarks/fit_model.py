@@ -11,23 +11,19 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import kernel_times, microbenchmarks, model_fit
-from farm import models as farm_models
+from benchmarks import kernel_times, microbenchmarks, model_fit, programs
 from farm import shapes
-from kernelc import frontend, fusion
-from kernelc.lowering.program import Program, build_program, machine_of
+from kernelc.lowering.program import machine_of
 from kernelc.schedule import model
 from kernelc.schedule.classes import CLASSES
 from kernelc.schedule.work import Work
-from kernelfarm.nouns import Options
-from kernelfarm.store import ContentStore
 from tests.support import models
 from toolchains import processor, target
 from toolchains.target import Target
@@ -141,23 +137,10 @@ def _measure() -> None:
 
 
 def _times(path: Path, shape: str | None, wanted: Target) -> dict[str, Any]:
-    program = lowered(path, shapes.parse([shape] if shape else []), wanted)
+    program = programs.fused(programs.simplified(path, shapes.parse([shape] if shape else [])), wanted)
     times = kernel_times.measure(program, wanted)
     print(f"{path.stem} {wanted.name} {times.peak_gflops:.0f} GF/s", flush=True)
     return {"peak_gflops": round(times.peak_gflops, 1), "ops": kernel_times.records(program, wanted, times)}
-
-
-def lowered(path: Path, options: Options, wanted: Target) -> Program:
-    """A model's kernels, by the same steps as a build up to their text."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        store = ContentStore(folder / "store")
-        taken = farm_models.take_in(path, "model", store, scratch=folder, words=())
-        store.export(taken.model.digest, folder / "model.onnx")
-        given: Mapping[str, Any] = dict(taken.options(options).shapes)
-        graph = frontend.simplify(frontend.load(folder / "model.onnx", given), lambda _name, _graph: None)
-    fused = fusion.group(graph, fusion.builtin(), on_chip_bytes=wanted.memory.on_chip_bytes)
-    return build_program(graph, fused.groups, wanted)
 
 
 def _text(value: Any, depth: int) -> str:

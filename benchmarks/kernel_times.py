@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from farm import entries, peak
+from farm.agreement import Array
 from farm.measure_child import Table, fastest, in_a_row
 from farm.peak import Probe
 from kernelc.graph import Graph, Port
@@ -63,16 +64,8 @@ def measure(program: Program, target: Target, rounds: int = ROUNDS) -> Times:
     """Compile what is not kept, and time it."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        library = _linked(program, target, folder)
-        weights = folder / "weights.bin"
-        weights.write_bytes(program.weights.data)
-        request = {
-            "entries": str(entries.build(target, folder)),
-            "kernels": str(library),
-            "weights": str(weights),
-        }
+        table = linked(program, target, folder, empty(program.graph))
         probe = Probe(peak.build_probe(target, folder))
-        table = Table(request, _drawn(program.graph), _empty(program.graph))
         os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
         rows: list[Sequence[int]] = []
         best = probe.gflops()
@@ -83,12 +76,25 @@ def measure(program: Program, target: Target, rounds: int = ROUNDS) -> Times:
     return Times(tuple(max(1, took - reading) for took in fastest(rows)), best)
 
 
-def _drawn(graph: Graph) -> list[Any]:
+def linked(program: Program, target: Target, folder: Path, outputs: Sequence[Array]) -> Table:
+    """The program, compiled where it is not kept, over drawn inputs and these outputs; `folder` holds its files."""
+    weights = folder / "weights.bin"
+    weights.write_bytes(program.weights.data)
+    request = {
+        "entries": str(entries.build(target, folder)),
+        "kernels": str(_library(program, target, folder)),
+        "weights": str(weights),
+    }
+    return Table(request, _drawn(program.graph), outputs)
+
+
+def _drawn(graph: Graph) -> list[Array]:
     draw = np.random.Generator(np.random.PCG64(7))
     return [draw.standard_normal(_shape(graph, port)).astype(np.float32) for port in graph.inputs]
 
 
-def _empty(graph: Graph) -> list[Any]:
+def empty(graph: Graph) -> list[Array]:
+    """Memory for its outputs."""
     return [np.zeros(_shape(graph, port), np.float32) for port in graph.outputs]
 
 
@@ -96,7 +102,7 @@ def _shape(graph: Graph, port: Port) -> tuple[int, ...]:
     return graph.tensors[port.tensor].static_shape
 
 
-def _linked(program: Program, target: Target, folder: Path) -> Path:
+def _library(program: Program, target: Target, folder: Path) -> Path:
     kept = OBJECTS / target.name
     kept.mkdir(parents=True, exist_ok=True)
     affinity = os.sched_getaffinity(0)

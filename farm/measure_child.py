@@ -67,8 +67,8 @@ def _rounds(whole: Callable[[], None], table: Table, probe: Probe, rounds: int) 
     timed: list[Sequence[int]] = []
     peak = probe.gflops()
     for _ in range(rounds):
-        engine += in_a_row(_timed(whole))
-        bare += in_a_row(_timed(table.infer))
+        engine += in_a_row(timed_run(whole))
+        bare += in_a_row(timed_run(table.infer))
         timed += in_a_row(table.infer_timed)
         peak = max(peak, probe.gflops())
     return {
@@ -95,7 +95,9 @@ def in_a_row(run: Callable[[], T]) -> list[T]:
     return found
 
 
-def _timed(run: Callable[[], None]) -> Callable[[], tuple[int]]:
+def timed_run(run: Callable[[], None]) -> Callable[[], tuple[int]]:
+    """A run that gives what CPU time of this thread it took, in nanoseconds."""
+
     def timed() -> tuple[int]:
         began = time.thread_time_ns()
         run()
