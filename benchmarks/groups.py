@@ -5,9 +5,6 @@ Its other operators cannot be matched one to one (they are fused otherwise), so 
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,10 +15,10 @@ from benchmarks.peers.client import RefusedError, Server
 from benchmarks.prepared import Prepared
 from benchmarks.records import GroupTime
 from farm import explain, shapes
+from farm import measure as farm_measure
 from farm.config import Config
+from farm.measure import Question
 from farm.rule_files import NO_RULES
-from kernelfarm.errors import Code, FarmError
-from tests.support import models
 from tests.support.models import PackagedModel
 
 MOST = 6
@@ -56,8 +53,9 @@ def beside(
 ) -> list[GroupTime]:
     """Sums by kind, then the convolutions that lose most; `path` is the model's file. Raises `FarmError`."""
     config = ready.payload.config["groups"]
-    times = _ours(Path(ready.subject.more["payload"]), cores)
-    told = explain.explain(settings, path, ready.payload.target, shapes.parse([model.shape]), NO_RULES)
+    question = Question(path, ready.payload.target, shapes.parse([model.shape]))
+    told = explain.explain(settings, path, question.target, question.options, NO_RULES)
+    times = [part.nanoseconds for part in farm_measure.measure(settings, question, told).parts]
     made = {group.name: group.shape for group in told.groups}
     nodes = _nodes(ready, cores, kept)
     return judge(config, times, made, nodes)
@@ -129,17 +127,6 @@ def _convs(
 def _blocks(shape: Sequence[int]) -> tuple[int, ...]:
     """The shape with channels as whole blocks of 16: onnxruntime names padded ones."""
     return tuple(-(-size // 16) if axis == 1 else size for axis, size in enumerate(shape))
-
-
-def _ours(folder: Path, cores: Sequence[int]) -> list[int]:
-    words = ["-m", "benchmarks.peers.op_times", str(folder), ",".join(str(core) for core in cores)]
-    done = subprocess.run([sys.executable, *words], cwd=models.ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        what = "the operations of a payload could not be timed"
-        raise FarmError(Code.DEVICE_RUN_FAILED, what, why, "Run `farm check` first, or leave --groups out.")
-    times: list[int] = json.loads(done.stdout)
-    return times
 
 
 def _nodes(ready: Prepared, cores: Sequence[int], kept: Path) -> list[Mapping[str, Any]]:
