@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from farm import processor
 from kernelc import fusion
 from kernelc.graph import Graph, Group
 from kernelc.layout.choice import Question, kernel_name, question
@@ -22,7 +21,7 @@ from kernelc.lowering.program import build_program, machine_of
 from tests.support.backend_graphs import Maker
 from tests.support.choices import KINDS, network
 from tests.support.kernel_runs import Compiled, Memory
-from toolchains import target
+from toolchains import processor, target
 
 OPERATORS = 1500
 SECONDS = 2.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelc.layout.problem import Core, Table, capped
+from kernelc.layout.problem import FORBIDDEN, Core, Table
 from kernelc.layout.reduce import Reduction, remembered
 
 MOST_ENTRIES = 1 << 22
@@ -34,34 +35,46 @@ def order_of(core: Core) -> Order:
     """Always the variable that takes the smallest table, the lowest number of those. Stops beyond `MOST_ENTRIES`."""
     sizes = {number: len(costs) for number, costs in core.costs.items()}
     around = {number: set(tables) for number, tables in core.tables.items()}
+
+    def entries_of(number: int) -> int:
+        return sizes[number] * prod(sizes[other] for other in around[number])
+
+    waiting = [(entries_of(number), number) for number in around]
+    heapq.heapify(waiting)
     numbers: list[int] = []
     total, largest, width = 0, 1, 0
     while around and largest <= MOST_ENTRIES:
-        entries = {number: sizes[number] * prod(sizes[other] for other in others) for number, others in around.items()}
-        number = min(entries, key=lambda one: (entries[one], one))
+        entries, number = heapq.heappop(waiting)
+        if number not in around or entries != entries_of(number):
+            continue
         others = around.pop(number)
         for other in others:
             around[other] |= others - {other}
             around[other].discard(number)
+        for other in others:
+            heapq.heappush(waiting, (entries_of(other), other))
         numbers.append(number)
-        total += entries[number]
-        largest, width = max(largest, entries[number]), max(width, len(others))
+        total += entries
+        largest, width = max(largest, entries), max(width, len(others))
     return Order(tuple(numbers), total, largest, width)
 
 
 def eliminate(core: Core, done: Reduction, order: Order) -> None:
     """Take out all variables in an order; the least cost goes to the core's constant."""
-    factors = [_Factor((number,), costs) for number, costs in core.costs.items()]
+    factors: dict[int, list[_Factor]] = {number: [_Factor((number,), costs)] for number, costs in core.costs.items()}
     for first, tables in core.tables.items():
-        factors += [_Factor((first, second), table) for second, table in tables.items() if first < second]
+        for second, table in tables.items():
+            if first < second:
+                _add(factors, _Factor((first, second), table))
     for number in order.numbers:
-        mine = [factor for factor in factors if number in factor.scope]
-        factors = [factor for factor in factors if number not in factor.scope]
+        mine = factors.pop(number)
         others = tuple(sorted({other for factor in mine for other in factor.scope} - {number}))
+        for other in others:
+            factors[other] = [factor for factor in factors[other] if number not in factor.scope]
         left, best = _least(mine, number, others, len(core.costs[number]))
         done.undo.append(remembered(number, others, best))
         if others:
-            factors.append(_Factor(others, left))
+            _add(factors, _Factor(others, left))
         else:
             core.settle(int(left))
     done.width = max(done.width, order.width)
@@ -76,6 +89,11 @@ class _Factor:
     table: Table
 
 
+def _add(factors: dict[int, list[_Factor]], factor: _Factor) -> None:
+    for number in factor.scope:
+        factors[number].append(factor)
+
+
 def _least(factors: list[_Factor], number: int, others: tuple[int, ...], count: int) -> tuple[Table, NDArray[np.int16]]:
     """The least cost over the states of a variable, for all states of the others, and the lowest state that has it."""
     scope = (number, *others)
@@ -84,8 +102,8 @@ def _least(factors: list[_Factor], number: int, others: tuple[int, ...], count: 
     best = np.zeros(left.shape, np.int16)
     for state in range(1, count):
         part = _sum([table[state] for table in tables])
-        best = np.where(part < left, np.int16(state), best)
-        left = np.minimum(left, part)
+        np.copyto(best, np.int16(state), where=part < left)
+        np.minimum(left, part, out=left)
     return left, best
 
 
@@ -102,7 +120,10 @@ def _sum(tables: list[Table]) -> Table:
     """Their sum, smallest first; capped after as many as 64 bits hold."""
     total: Table = np.zeros((1,) * tables[0].ndim, np.int64)
     for number, table in enumerate(sorted(tables, key=lambda one: one.size), start=1):
-        total = total + table
+        if np.broadcast_shapes(total.shape, table.shape) == total.shape:
+            total += table
+        else:
+            total = total + table
         if number % 8 == 0:
-            total = capped(total)
-    return capped(total)
+            np.minimum(total, FORBIDDEN, out=total)
+    return np.minimum(total, FORBIDDEN, out=total)
