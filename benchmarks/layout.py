@@ -5,14 +5,10 @@ Exits 1 where a choice is not proved to be the least, takes 2 s or more, or the 
 
 from __future__ import annotations
 
-import ctypes
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import numpy as np
-
+from benchmarks import kernel_times, model_fit
 from kernelc import fusion
 from kernelc.graph import Graph, Group
 from kernelc.layout.choice import Question, kernel_name, question
@@ -20,12 +16,12 @@ from kernelc.layout.optimise import choose
 from kernelc.lowering.program import build_program, machine_of
 from tests.support.backend_graphs import Maker
 from tests.support.choices import KINDS, network
-from tests.support.kernel_runs import Compiled, Memory
 from toolchains import processor, target
 
 OPERATORS = 1500
 SECONDS = 2.0
 RANK = 0.7
+ROUNDS = 5
 NAMES = ("x86-64-v3", "x86-64-v4")
 
 
@@ -90,15 +86,15 @@ def _ranks(name: str) -> int:
         for lanes in (machine.lanes, 8, 1):
             found = question(graph, groups, machine)
             demands = _demands(found, lanes)
-            with tempfile.TemporaryDirectory() as folder:
-                compiled = _Timed(build_program(graph, groups, chosen, demands=demands), chosen, Path(folder))
-                times = compiled.times()
+            program = build_program(graph, groups, chosen, demands=demands)
+            took = kernel_times.measure(program, chosen, rounds=ROUNDS).nanoseconds
+            times = dict(zip((op.name for op in program.ops), took, strict=True))
             costs = {variable.name: variable.costs for variable in found.problem.variables}
             choice = choose(question(graph, groups, machine, demands))
             for group, form in choice.kernels.items():
                 predicted.append(costs[kernel_name(group)][found.kernels[group].index(form)])
                 measured.append(times[group])
-    rank = float(np.corrcoef(np.argsort(np.argsort(predicted)), np.argsort(np.argsort(measured)))[0, 1])
+    rank = model_fit.spearman(predicted, measured)
     print(f"{name}: {len(predicted)} kernels, rank correlation of predicted and measured {rank:.2f} (at least {RANK})")
     return int(rank < RANK)
 
@@ -106,31 +102,6 @@ def _ranks(name: str) -> int:
 def _demands(found: Question, lanes: int) -> dict[str, tuple[int, ...]]:
     written = {group.output: {form.written for form in found.kernels[name]} for name, group in found.groups.items()}
     return {root: (lanes,) for root, choices in written.items() if lanes in choices}
-
-
-class _Timed(Compiled):
-    """A program whose kernels are timed one by one."""
-
-    def times(self, rounds: int = 20) -> dict[str, int]:
-        """Nanoseconds of each kernel by name, the least of several rounds, in memory of zeros."""
-        graph = self.program.graph
-        ports = [
-            [Memory(4 * graph.tensors[port.tensor].elements, 0) for port in side]
-            for side in (graph.inputs, graph.outputs)
-        ]
-        spaces = {0: [Memory(self.program.arena.bytes, 0)], 1: [Memory(len(self.program.weights.data), 0)]}
-        spaces |= {2: ports[0], 3: ports[1]}
-        best: dict[str, int] = {}
-        for _ in range(rounds):
-            for op, (function, first, count, parts) in zip(self.program.ops, self._ops, strict=True):
-                places = [spaces[s][i].address + offset for s, i, offset in self._operands[first : first + count]]
-                operands = (ctypes.c_void_p * count)(*places)
-                context = (ctypes.c_void_p * 2)(ctypes.addressof(operands), None)
-                start = time.perf_counter_ns()
-                function(ctypes.addressof(context), 0, parts)
-                spent = time.perf_counter_ns() - start
-                best[op.name] = min(spent, best.get(op.name, spent))
-        return best
 
 
 if __name__ == "__main__":
