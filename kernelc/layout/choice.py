@@ -13,7 +13,7 @@ from itertools import combinations
 
 from kernelc.graph import Graph, Group, Tensor, channel_axis
 from kernelc.layout.assign import roots_of
-from kernelc.layout.candidates import candidates, name_of
+from kernelc.layout.candidates import candidates, least_vector, name_of
 from kernelc.layout.costs import cast_cost, group_cost, port_cost
 from kernelc.layout.forms import Form, forms, wanted
 from kernelc.layout.geometry import image, is_alias
@@ -72,7 +72,7 @@ def question(
         if port.tensor in roots:
             readers[roots[port.tensor]] += 1
     memories = {root: _places(found, readers[root], root in graph.input_tensors) for root, found in lanes.items()}
-    kernels = {name: _forms(graph, group, roots, lanes) for name, group in active.items()}
+    kernels = {name: _forms(graph, group, machine, roots, lanes) for name, group in active.items()}
     variables = [_memory(graph, machine, roots, root, places, demands) for root, places in memories.items()]
     pairs: list[Pair] = []
     for name, group in active.items():
@@ -103,10 +103,10 @@ def _places(lanes: tuple[int, ...], readers: int, is_input: bool) -> tuple[Place
 
 
 def _forms(
-    graph: Graph, group: Group, roots: Mapping[str, str], lanes: Mapping[str, tuple[int, ...]]
+    graph: Graph, group: Group, machine: Machine, roots: Mapping[str, str], lanes: Mapping[str, tuple[int, ...]]
 ) -> tuple[Form, ...]:
     first = next(name for name in group.anchor.operands if name not in graph.weights)
-    return forms(graph, group, lanes[roots[first]], lanes[group.output])
+    return forms(graph, group, lanes[roots[first]], lanes[group.output], least_vector(machine.lanes))
 
 
 def _memory(

@@ -28,11 +28,14 @@ class Form:
     written: int
 
 
-def forms(graph: Graph, group: Group, read: Sequence[int], written: Sequence[int]) -> tuple[Form, ...]:
-    """All forms of a group of which kernels can be made, for the candidates of its first operand and its result."""
+def forms(graph: Graph, group: Group, read: Sequence[int], written: Sequence[int], shortest: int) -> tuple[Form, ...]:
+    """All forms of a group of which kernels can be made, for the candidates of its first operand and its result.
+
+    `shortest`: columns of a row that a kernel for channels apart needs to fill a vector.
+    """
     free = is_free(graph, group)
     pairs = [Form(one, other) for other in written for one in read if free or one == other]
-    return tuple(form for form in pairs if _has_kernel(graph, group, form))
+    return tuple(form for form in pairs if _has_kernel(graph, group, form, shortest))
 
 
 def is_free(graph: Graph, group: Group) -> bool:
@@ -43,7 +46,7 @@ def is_free(graph: Graph, group: Group) -> bool:
     return node.op in ("rearrange", "reshape") or (node.op == "matmul" and node.inputs[1] in graph.weights)
 
 
-def _has_kernel(graph: Graph, group: Group, form: Form) -> bool:
+def _has_kernel(graph: Graph, group: Group, form: Form, shortest: int) -> bool:
     if form.written > 1:
         return form.read > 1 or is_free(graph, group)
     node = group.anchor
@@ -51,6 +54,9 @@ def _has_kernel(graph: Graph, group: Group, form: Form) -> bool:
         return False
     if node.op in ("rearrange", "reshape"):
         return True
+    row = node.inputs[0] if node.op == "global_average_pool" else node.outputs[0]
+    if image(graph.tensors[row])[2] < shortest:
+        return False
     if form.read != 1 or (node.attr("strides") is not None and node.integers("strides")[1] != 1):
         return False
     return not is_free(graph, group) or image(graph.result(node))[0] <= FEW

@@ -9,15 +9,20 @@ from unittest import mock
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kernelc import frontend
+from kernelc import frontend, fusion
 from kernelc.graph import Graph
 from kernelc.layout import eliminate
+from kernelc.layout.candidates import least_vector
 from kernelc.layout.conflict import conflict
+from kernelc.layout.optimise import lay_out
 from kernelc.layout.problem import FORBIDDEN, Pair, Problem, Variable
 from kernelc.layout.solve import solve
+from kernelc.lowering.program import machine_of
 from kernelfarm.errors import Code, FarmError
+from tests.support.backend_graphs import Maker
 from tests.support.choices import asked, least_of_all, least_of_forms
 from tests.support.random_graphs import graphs
+from toolchains import target
 
 COSTS = st.one_of(st.integers(0, 12), st.just(FORBIDDEN))
 
@@ -103,3 +108,19 @@ def test_the_layouts_of_a_graph_cost_the_least_of_all_forms_of_its_kernels(graph
 
     assert solution.proved
     assert solution.cost == least_of_forms(found)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(["x86-64-v3", "x86-64-v4", "aarch64"]))
+def test_no_kernel_computes_in_vectors_that_the_gate_refuses(channels: int, width: int, name: str) -> None:
+    make = Maker()
+    wide = make.conv(make.input(1, 24, 4, width), channels, 3, pads=(1, 1, 1, 1))
+    graph = make.finish(make.node("relu", make.node("add", wide, make.input(1, channels, 4, width))))
+    machine = machine_of(target.load(name))
+
+    _, layout, choice = lay_out(graph, fusion.group(graph).groups, machine)
+
+    for form in choice.kernels.values():
+        vector = form.written if form.written > 1 else width
+        assert vector >= least_vector(machine.lanes)
+    assert layout.block == machine.lanes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from kernelc import fusion
 from kernelc.graph import Graph
-from kernelc.lowering.program import Program, build_program, machine_of
-from kernelc.schedule.cost import Machine
+from kernelc.lowering.program import Program, build_program
 from tests.support import device, emulated, kernel_runs
 from tests.support.device import Tiny
 from toolchains import disasm, emulator
@@ -58,9 +57,9 @@ class Built:
         )
 
 
-def build(graph: Graph, goal: Target, folder: Path, machine: Machine | None = None) -> Built:
-    """The graph compiled for a target; `machine` as for `build_program`."""
-    return of_program(build_program(graph, fusion.group(graph).groups, goal, machine), goal, folder)
+def build(graph: Graph, goal: Target, folder: Path) -> Built:
+    """The graph compiled for a target."""
+    return of_program(build_program(graph, fusion.group(graph).groups, goal), goal, folder)
 
 
 def of_program(program: Program, goal: Target, folder: Path) -> Built:
@@ -68,9 +67,3 @@ def of_program(program: Program, goal: Target, folder: Path) -> Built:
     library = kernel_runs.link(program, goal, folder / "objects")
     payload = Tiny(library.read_bytes(), program.weights.data, machine=MACHINES[goal.machine].elf_machine)
     return Built(program, goal, library, device.write(folder / "bundle", payload))
-
-
-def one_lane(goal: Target) -> Machine:
-    """The target's schedules with blocks of a single channel."""
-    machine = machine_of(goal)
-    return replace(machine, lanes=1, split=1, registers=machine.registers * machine.split)

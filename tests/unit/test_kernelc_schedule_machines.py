@@ -71,8 +71,8 @@ def test_a_machine_may_stand_for_the_targets_own() -> None:
     make = Maker()
     graph = make.finish(make.node("relu", make.input(1, 6, 2, 3)))
     chosen = target.load("hexagon-v67")
-    one_lane = replace(machine_of(chosen), lanes=1, split=1, registers=24)
+    narrow = replace(machine_of(chosen), lanes=2, split=2, registers=24)
 
-    program = build_program(graph, fusion.group(graph).groups, chosen, one_lane)
+    program = build_program(graph, fusion.group(graph).groups, chosen, narrow)
 
-    assert {op.kernel.operands[0] for op in program.ops} == {(6, 2, 3, 1)}
+    assert program.layout.block == 2
