@@ -7,6 +7,7 @@ Exits 1 when a line does not hold. The file carries the digest of the sources th
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import subprocess
@@ -92,7 +93,8 @@ def speed(built: Built) -> Iterator[Line]:
 
 def identity(built: Built) -> Iterator[Line]:
     """Each variation alone and all together, the real model on both targets."""
-    settings = config.load({"FARM_HOME": str(built.product.home)})
+    os.environ["FARM_HOME"] = str(built.product.home)  # the farm's worker processes read it too
+    settings = config.load()
     for asked in (*((variation,) for variation in Variation), ALL):
         report = rebuild.rebuild(settings, rebuild.Question(built.bundle, asked))
         unvaried = sorted({reason for one in report.rebuilt for reason in one.unvaried})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,8 @@ def of_compile(built: Built, target: str, folder: Path) -> int:
     folder.mkdir(parents=True)
     view = oci_bundle.read(built.bundle).require()
     made = origin.origin_of(view, subject.payload_of(view, target))
-    settings = config.load({"FARM_HOME": str(built.product.home)})
+    os.environ["FARM_HOME"] = str(built.product.home)
+    settings = config.load()
     job = rebuild.same_job(made, actions.toolbox())
     worker.prepare(folder / "in", job, ContentStore(settings.home.store), 2)
     _accepted, ended = ProcessRunner().compile_in(folder, limits=settings.limits)
