@@ -9,10 +9,12 @@ from kernelc.graph import Graph, Group
 from kernelc.layout.geometry import image
 
 PLAIN = frozenset({
-    "add", "average_pool", "clip", "concat", "conv", "div", "global_average_pool", "hard_sigmoid", "hard_swish",
-    "matmul", "max_pool", "mul", "rearrange", "relu", "reshape", "sigmoid", "silu", "sqrt", "sub",
+    "add", "clip", "concat", "conv", "div", "hard_sigmoid", "hard_swish", "matmul", "mul", "rearrange", "relu",
+    "reshape", "sigmoid", "silu", "sqrt", "sub",
 })  # fmt: skip
-"""Operators with a kernel for channels that lie apart: vectors are columns of a row."""
+"""Operators with a kernel for channels that lie apart: vectors are columns of a row.
+
+No pooling: columns at the border have windows of their own there, and are computed one by one."""
 
 
 FEW = 8
@@ -54,8 +56,7 @@ def _has_kernel(graph: Graph, group: Group, form: Form, shortest: int) -> bool:
         return False
     if node.op in ("rearrange", "reshape"):
         return True
-    row = node.inputs[0] if node.op == "global_average_pool" else node.outputs[0]
-    if image(graph.tensors[row])[2] < shortest:
+    if image(graph.result(node))[2] < shortest:
         return False
     if form.read != 1 or (node.attr("strides") is not None and node.integers("strides")[1] != 1):
         return False

@@ -8,7 +8,7 @@ from kernelc.layout.buffer import Buffer
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, row_tiles, walk, window, write
+from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, walk, window, write
 from kernelc.schedule.split import Run, balanced
 
 
@@ -34,7 +34,7 @@ def lower(spec: GlobalAverage) -> Kernel:
         point = Tile(block, row, 0, 1, 1, spec.x.lanes)
         current = clear_halo(writer, current, spec.y, block, row, 1)
         total = accumulator(writer, point, 0.0, window(writer, current, spec.y, point))
-        for run in row_tiles(spec.x, spec.x.width, spec.columns):
+        for run in balanced(spec.x.width, spec.columns):
             total = _add_run(writer, spec, block, run, x, total)
         mean = [f"%s = arith.mulf %acc, {writer.scalar(scale)} : f32"]
         total = writer.generic(point.dims, [], total, point.dims, mean, "%s")

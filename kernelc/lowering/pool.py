@@ -12,7 +12,7 @@ from kernelc.lowering.geometry import tap_column, tap_loop, tap_range, tap_row
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.steps import Step, finish, step_operands
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, row_tiles, walk, window, write
+from kernelc.lowering.tile import Tile, accumulator, along_row, clear_halo, parts, walk, window, write
 from kernelc.schedule.split import Run, balanced
 
 LOWEST = float("-inf")
@@ -86,9 +86,7 @@ def lower(spec: Pool) -> Kernel:
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, run.size)
         for segment in segments(spec.taps, spec.x.width, spec.y.width):
-            tiles = tuple(
-                piece.moved(segment.start) for piece in row_tiles(spec.y, segment.end - segment.start, spec.columns)
-            )
+            tiles = tuple(piece.moved(segment.start) for piece in balanced(segment.end - segment.start, spec.columns))
             current = along_row(
                 writer, tiles, current,
                 _one_segment(one_tile, segment, Tile(block, row, 0, run.size, 1, spec.y.lanes)),

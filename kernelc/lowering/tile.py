@@ -168,7 +168,11 @@ def _tile_loop(
 
 
 def row_tiles(buffer: Buffer, width: int, columns: int) -> tuple[Run, ...]:
-    """Cover of a row of `width` of a value by tiles of at most `columns`: whole vectors where channels lie apart."""
+    """Cover of a row of `width` of a value by tiles of at most `columns`; of whole vectors where channels lie apart.
+
+    There the last two may overlap (`powers`): no kernel writes what it reads, so a number that is computed twice is
+    the same.
+    """
     return powers(width, columns) if buffer.lanes == 1 else balanced(width, columns)
 
 

@@ -45,14 +45,23 @@ def chunks(extent: int, largest: int, multiple: int) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+LEAST_COLUMNS = 16
+"""Of a tile where vectors lie along a row: whole vectors on every target."""
+
+
 def powers(extent: int, largest: int) -> tuple[Run, ...]:
-    """Cover [0, extent) by tiles of powers of two up to `largest`, widest first: others fill registers badly."""
+    """Cover [0, extent) by tiles of powers of two up to `largest`, widest first: others fill registers badly.
+
+    The last tile reaches back over what lies before it rather than be narrower than `LEAST_COLUMNS`, or than all of a
+    shorter extent allows: what computes there must give the same when it is done twice.
+    """
     runs = []
-    start, size = 0, 1 << largest.bit_length() - 1
-    while start < extent:
+    start, size = 0, min(1 << largest.bit_length() - 1, 1 << extent.bit_length() - 1)
+    least = min(LEAST_COLUMNS, size)
+    while size >= least and start < extent:
         count = (extent - start) // size
         if count:
             runs.append(Run(start, count, size))
             start += count * size
         size //= 2
-    return tuple(runs)
+    return (*runs, Run(extent - least, 1, least)) if start < extent else tuple(runs)

@@ -96,6 +96,9 @@ def test_few_channels_and_short_rows_pass_the_gate_too(name: str, tmp_path: Path
     for channels, width in ((4, 40), (4, 5), (2, 7), (3, 9), (12, 3)):
         x = make.conv(make.input(1, 24, 6, width), channels, 3, pads=(1, 1, 1, 1))
         results.append(make.node("hard_swish", make.node("add", x, make.input(1, channels, 6, width))))
+    window = {"kernel": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "ceil_mode": 0}
+    results.append(make.node("average_pool", make.input(1, 2, 9, 16), **window, count_include_pad=0))
+    results.append(make.node("max_pool", make.input(1, 2, 9, 16), **window))
     built = emulated_kernels.build(make.finish(*results), goal, tmp_path)
 
     gate.require(goal, gate.inspect(built.library, wide=built.program.layout.wide))

@@ -16,7 +16,7 @@ from kernelc.schedule.cost import (
     narrowed,
 )
 from kernelc.schedule.sequence import Reduction, sequence
-from kernelc.schedule.split import Run, balanced, chunks
+from kernelc.schedule.split import Run, balanced, chunks, powers
 
 AVX512 = Machine(lanes=16, registers=32, l2_bytes=1 << 20)
 AVX2 = Machine(lanes=8, registers=16, l2_bytes=1 << 18)
@@ -35,6 +35,23 @@ def test_balanced_splits_cover_everything_once(extent: int, largest: int) -> Non
 
     assert covered == list(range(extent))
     assert all(run.size <= largest for run in balanced(extent, largest))
+
+
+def test_the_last_of_powers_reaches_back_rather_than_be_narrow() -> None:
+    assert powers(53, 64) == (Run(0, 1, 32), Run(32, 1, 16), Run(37, 1, 16))
+    assert powers(160, 64) == (Run(0, 2, 64), Run(128, 1, 32))
+    assert powers(9, 64) == (Run(0, 1, 8), Run(1, 1, 8))
+    assert powers(16, 16) == (Run(0, 1, 16),)
+
+
+@pytest.mark.parametrize("extent", range(1, 90))
+def test_powers_cover_everything_and_compute_at_most_one_tile_twice(extent: int) -> None:
+    for largest in (4, 16, 64):
+        runs = powers(extent, largest)
+        covered = [index for run in runs for index in range(run.start, run.end)]
+        assert set(covered) == {*range(extent)}
+        assert len(covered) - extent < runs[-1].size
+        assert all(run.size & (run.size - 1) == 0 and run.size <= largest for run in runs)
 
 
 def test_chunks_prefer_whole_vectors() -> None:

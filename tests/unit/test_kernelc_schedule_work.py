@@ -44,15 +44,15 @@ def test_lanes_that_hold_no_channel_are_work_too():
     assert counted(cut, "reduce") == 24 * 24 * 60
 
 
-@pytest.mark.parametrize("tile", [(1, 8), (3, 16), (5, 32)])
-def test_channels_that_lie_apart_are_multiplied_as_often_by_vectors_of_columns(tile: tuple[int, int]):
+@pytest.mark.parametrize(("tile", "columns"), [((1, 8), 8 + 8 + 8), ((3, 16), 16 + 16), ((5, 32), 16 + 16)])
+def test_channels_that_lie_apart_are_multiplied_by_vectors_of_columns_some_twice(tile: tuple[int, int], columns: int):
     x, y = Buffer(24, 6, 21, 1, 1, 1), Buffer(5, 6, 21, 1)
     taps = Taps(3, 3, 1, 1, 1, 1, 1, 1, 6, 6)
 
     kernel = contraction.lower(contraction.Contraction(x, y, taps, False, (), *tile))
 
-    assert counted(kernel, "reduce") == (3 * 6 - 2) * 3 * 24 * 5 * 21
-    assert counted(kernel, "store") == 5 * 6 * 21
+    assert counted(kernel, "reduce") == (3 * 6 - 2) * 3 * 24 * 5 * columns
+    assert counted(kernel, "store") == 5 * 6 * columns
     shapes = {
         kind: {(task.blocks, task.columns, task.lanes) for task, _ in kernel.work.tasks if task.kind == kind}
         for kind in ("reduce", "tile")
