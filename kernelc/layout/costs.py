@@ -33,7 +33,10 @@ ONE_BY_ONE = 3
 """A number that is loaded and stored alone."""
 TRANSPOSED = 2
 """A number of a cast between blocks and channels apart: part of a transposed square, or alone where rows are short."""
-STEPS = {"sigmoid": 22, "silu": 24, "sqrt": 8, "div": 8, "hard_swish": 4, "hard_sigmoid": 4, "clip": 2}
+STEPS = {
+    "sigmoid": 22, "silu": 24, "tanh": 30, "sqrt": 8, "div": 8, "hard_swish": 4, "hard_sigmoid": 4, "leaky_relu": 3,
+    "prelu": 3, "clip": 2,
+}  # fmt: skip
 """Operations of an element-wise step for each vector; 1 for the others."""
 
 Image = tuple[int, int, int]

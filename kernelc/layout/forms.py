@@ -10,7 +10,8 @@ from kernelc.layout.geometry import image
 
 PLAIN = frozenset({
     "add", "average_pool", "clip", "concat", "conv", "div", "global_average_pool", "hard_sigmoid", "hard_swish",
-    "matmul", "max_pool", "mul", "rearrange", "relu", "reshape", "sigmoid", "silu", "sqrt", "sub",
+    "leaky_relu", "matmul", "max_pool", "mul", "prelu", "rearrange", "relu", "reshape", "sigmoid", "silu", "sqrt",
+    "sub", "tanh",
 })  # fmt: skip
 """Operators with a kernel for channels that lie apart: vectors are columns of a row."""
 
