@@ -94,13 +94,15 @@ class _Importer:
             raise _unknown(site)
         inputs = [self._value(site, name) for name in proto.input]
         attributes = Attributes(site, proto.attribute)
-        node = NodeImport(site, self._builder, inputs, attributes, self._reader)
+        node = NodeImport(site, self._builder, inputs, attributes, self._reader, len(proto.output))
         result = handler(node)
         attributes.finish()
-        if not proto.output or not proto.output[0]:
+        results = (result,) if isinstance(result, str) else result
+        if not any(proto.output[: len(results)]):
             raise site.invalid("it has no output")
-        self._values[proto.output[0]] = result
-        self._absent.update({name: f"output {i} of {site}" for i, name in enumerate(proto.output) if i and name})
+        self._values.update({name: value for name, value in zip(proto.output, results, strict=False) if name})
+        rest = enumerate(proto.output[len(results) :], len(results))
+        self._absent.update({name: f"output {i} of {site}" for i, name in rest if name})
 
     def _value(self, site: Site, name: str) -> str | None:
         if not name:

@@ -15,7 +15,10 @@ _WINDOWS = ("max_pool", "average_pool", "global_average_pool", "resize")
 COMPUTING = frozenset({"conv", "conv_transpose", "matmul", "softmax", "layer_norm", *_WINDOWS})
 """Operations with loops of their own that element-wise ones can follow."""
 EPILOGUE = frozenset(
-    {"add", "sub", "mul", "div", "relu", "clip", "sigmoid", "silu", "sqrt", "hard_sigmoid", "hard_swish"}
+    {
+        *("add", "sub", "mul", "div", "sqrt"),
+        *("relu", "leaky_relu", "prelu", "clip", "sigmoid", "tanh", "silu", "hard_sigmoid", "hard_swish"),
+    }
 )
 """Element-wise operations that can follow; they can come first too."""
 

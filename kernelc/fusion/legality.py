@@ -15,7 +15,10 @@ from kernelc.graph import Graph, Node, Tensor
 COMPUTED_SHAPES = frozenset({"shape", "dynamic_reshape"})
 """Operations whose result, or its shape, is computed from shapes or values."""
 MOVING = frozenset(
-    {"reshape", "flatten", "squeeze", "unsqueeze", "transpose", "rearrange", "slice", "concat", "gather"}
+    {
+        *("reshape", "flatten", "squeeze", "unsqueeze", "transpose", "rearrange", "depth_to_space", "slice", "concat"),
+        "gather",
+    }
 )
 """Operations beside which a value has one layout, and another beyond."""
 

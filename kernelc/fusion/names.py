@@ -28,10 +28,13 @@ FOREIGN: Mapping[str, str] = {
     "onnx.MatMul": "matmul",
     "onnx.BatchNormalization": "batch_norm",
     "onnx.LeakyRelu": "leaky_relu",
+    "onnx.PRelu": "prelu",
     "onnx.Relu": "relu",
     "onnx.Clip": "clip",
     "onnx.Sigmoid": "sigmoid",
     "onnx.Sqrt": "sqrt",
+    "onnx.Tanh": "tanh",
+    "onnx.Gelu": "gelu",
     "onnx.LayerNormalization": "layer_norm",
     "onnx.HardSigmoid": "hard_sigmoid",
     "onnx.HardSwish": "hard_swish",
@@ -55,7 +58,9 @@ _ROLES: Mapping[str, str] = {
     **dict.fromkeys(("conv", "conv_transpose"), "conv"),
     "batch_norm": "norm",
     **dict.fromkeys(("max_pool", "average_pool", "global_average_pool"), "pool"),
-    **dict.fromkeys(("relu", "leaky_relu", "clip", "sigmoid", "silu", "hard_sigmoid", "hard_swish"), "act"),
+    **dict.fromkeys(
+        ("relu", "leaky_relu", "prelu", "clip", "sigmoid", "tanh", "silu", "gelu", "hard_sigmoid", "hard_swish"), "act"
+    ),
 }
 
 CLASSES: Mapping[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from math import prod
 
 from kernelc.graph import Graph, Group, Node
 from kernelc.layout.forms import Form
-from kernelc.layout.geometry import conv_taps, image, pool_taps, transposed_phases
+from kernelc.layout.geometry import conv_taps, image, moved, pool_taps, transposed_phases
 from kernelc.schedule.cost import (
     TILE_OVERHEAD,
     Machine,
@@ -33,7 +33,10 @@ ONE_BY_ONE = 3
 """A number that is loaded and stored alone."""
 TRANSPOSED = 2
 """A number of a cast between blocks and channels apart: part of a transposed square, or alone where rows are short."""
-STEPS = {"sigmoid": 22, "silu": 24, "sqrt": 8, "div": 8, "hard_swish": 4, "hard_sigmoid": 4, "clip": 2}
+STEPS = {
+    "sigmoid": 22, "silu": 24, "tanh": 30, "sqrt": 8, "div": 8, "hard_swish": 4, "hard_sigmoid": 4, "leaky_relu": 3,
+    "prelu": 3, "clip": 2,
+}  # fmt: skip
 """Operations of an element-wise step for each vector; 1 for the others."""
 
 Image = tuple[int, int, int]
@@ -57,11 +60,11 @@ def group_cost(graph: Graph, group: Group, machine: Machine, form: Form) -> int:
         for name in step.operands
         if name in group.inputs and name not in graph.weights
     ]
-    moved = sum(memory(size, form.read) for size in sources)
-    moved += sum(memory(size, form.written) for size in (*others, result))
+    touched = sum(memory(size, form.read) for size in sources)
+    touched += sum(memory(size, form.written) for size in (*others, result))
     steps = sum(STEPS.get(step.op, 1) for step in group.epilogue)
     work = _work(graph, group, machine, form, sources, result)
-    return CALL + moved // BYTES + work + (stream(machine, form.written, result, steps) if steps else 0)
+    return CALL + touched // BYTES + work + (stream(machine, form.written, result, steps) if steps else 0)
 
 
 def _work(
@@ -77,8 +80,8 @@ def _work(
                 return stream(machine, lanes, result, count + 2)
             return dense(machine, lanes, count, source[0], result)
         case "conv_transpose":
-            rows, columns = transposed_phases(node, graph)
-            count = max(1, max(phase.taps for phase in rows) * max(phase.taps for phase in columns))
+            down, across = transposed_phases(node, graph)
+            count = max(1, max(phase.taps for phase in down) * max(phase.taps for phase in across))
             if node.integer("group") > 1:
                 return stream(machine, lanes, result, count + 2)
             return dense(machine, lanes, count, source[0], result)
@@ -98,7 +101,11 @@ def _work(
         case "resize":
             return stream(machine, lanes, result, _resize_taps(node))
         case "rearrange" | "reshape":
-            return prod(result) * ONE_BY_ONE if min(form.read, lanes) == 1 else prod(result) // 2
+            movement = moved(graph, node)
+            if form.read == lanes == 1 and movement.interleaved:
+                return stream(machine, lanes, result, 1 + movement.interleaved)
+            alone = min(form.read, lanes) == 1 or movement.mixes_channels
+            return prod(result) * ONE_BY_ONE if alone else prod(result) // 2
         case "concat":
             return stream(machine, lanes, result, 1)
     return stream(machine, lanes, result, STEPS.get(node.op, 1))
@@ -159,10 +166,10 @@ def cast_cost(machine: Machine, size: Image, before: int, after: int) -> int:
     """Half cycles of a copy in other lanes; nothing where they are the same."""
     if before == after:
         return 0
-    return CALL + (memory(size, before) + memory(size, after)) // BYTES + moved(machine, size, before, after)
+    return CALL + (memory(size, before) + memory(size, after)) // BYTES + copied(machine, size, before, after)
 
 
-def moved(machine: Machine, size: Image, before: int, after: int) -> int:
+def copied(machine: Machine, size: Image, before: int, after: int) -> int:
     """Half cycles of the loads and stores of a copy."""
     channels, height, width = size
     if before == after:
@@ -175,4 +182,4 @@ def moved(machine: Machine, size: Image, before: int, after: int) -> int:
 
 def port_cost(machine: Machine, size: Image, port: int, lanes: int) -> int:
     """Half cycles of the copy between the caller's memory and a value; `port` are the lanes of the caller's side."""
-    return CALL + (4 * prod(size) + memory(size, lanes)) // BYTES + moved(machine, size, port, lanes)
+    return CALL + (4 * prod(size) + memory(size, lanes)) // BYTES + copied(machine, size, port, lanes)

@@ -9,8 +9,8 @@ from kernelc.graph import Graph, Group
 from kernelc.layout.geometry import image
 
 PLAIN = frozenset({
-    "add", "clip", "concat", "conv", "div", "hard_sigmoid", "hard_swish", "matmul", "mul", "rearrange", "relu",
-    "reshape", "sigmoid", "silu", "sqrt", "sub",
+    "add", "clip", "concat", "conv", "div", "hard_sigmoid", "hard_swish", "leaky_relu", "matmul", "mul", "prelu",
+    "rearrange", "relu", "reshape", "sigmoid", "silu", "sqrt", "sub", "tanh",
 })  # fmt: skip
 """Operators with a kernel for channels that lie apart: vectors are columns of a row.
 

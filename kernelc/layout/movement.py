@@ -42,6 +42,29 @@ class Movement:
         ]
         return self.origin == (0, 0, 0) and not any(moved)
 
+    @property
+    def mixes_channels(self) -> bool:
+        """Whether the source channel depends on the row or column of the result: its numbers are copied one by one."""
+        _, rows, columns = self.axes
+        return any(digit.step[CHANNEL] for digit in (*rows, *columns))
+
+    @property
+    def interleaved(self) -> int:
+        """Of how many rows of the source one of the result has a number in turn; 1: of one, number by number.
+
+        0 where neither is so, and vectors along the columns of both cannot be had.
+        """
+        columns, along = self.axes[COLUMN], (0, 0, 1)
+        if columns and columns[-1].step == along:
+            return 1
+        if len(columns) < 2 or columns[-2].step != along or columns[-1].step[COLUMN]:
+            return 0
+        return columns[-1].size if columns[-1].size <= MOST_INTERLEAVED else 0
+
+
+MOST_INTERLEAVED = 8
+"""Each number of a vector is taken from one of so many others, at a step for each."""
+
 
 def straight(channels: int, height: int, width: int) -> Movement:
     """The move that leaves each element of an image at its place."""

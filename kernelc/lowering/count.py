@@ -93,3 +93,10 @@ def move(work: Counter, lanes: int) -> None:
     """A vector is copied."""
     work.add(Task("load", lanes=lanes))
     work.add(Task("store", lanes=lanes))
+
+
+def interleave(work: Counter, sources: int, lanes: int) -> None:
+    """As many vectors as sources are copied, each out of all of them."""
+    work.add(Task("load", lanes=lanes), sources)
+    work.add(Task("arithmetic", lanes=lanes), sources * (sources - 1))
+    work.add(Task("store", lanes=lanes), sources)

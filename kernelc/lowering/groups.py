@@ -192,10 +192,11 @@ def _matmul(context: Context, machine: Machine, group: Group, steps: tuple[Step,
 
 
 def _rearrange(
-    context: Context, _machine: Machine, group: Group, _steps: tuple[Step, ...]
+    context: Context, machine: Machine, group: Group, _steps: tuple[Step, ...]
 ) -> tuple[Kernel, list[Operand]]:
     node = group.anchor
-    spec = rearrange.Rearrange(context.buffer(node.inputs[0]), context.buffer(group.output), moved(context.graph, node))
+    x, y = context.buffer(node.inputs[0]), context.buffer(group.output)
+    spec = rearrange.Rearrange(x, y, moved(context.graph, node), machine.lanes)
     count = sum(len(block) for block in rearrange.pieces(spec))
     if count > rearrange.MOST_PIECES:
         raise refused(node, f"it moves channels in {count} pieces; {rearrange.MOST_PIECES} at most are lowered")
@@ -214,7 +215,8 @@ def _layout_cast(
     x = context.buffer(name)
     if min(x.lanes, y.lanes) == 1:
         return cast.lower(cast.Cast(x, y, machine.lanes)), [context.value(name)]
-    return rearrange.lower(rearrange.Rearrange(x, y, straight(x.channels, x.height, x.width))), [context.value(name)]
+    spec = rearrange.Rearrange(x, y, straight(x.channels, x.height, x.width), machine.lanes)
+    return rearrange.lower(spec), [context.value(name)]
 
 
 def _layer_norm(

@@ -93,7 +93,7 @@ def step_of(
 
 
 def _numbers(node: Node) -> tuple[float, ...]:
-    names = {"clip": ("min", "max"), "hard_sigmoid": ("alpha", "beta")}.get(node.op, ())
+    names = {"clip": ("min", "max"), "hard_sigmoid": ("alpha", "beta"), "leaky_relu": ("alpha",)}.get(node.op, ())
     return tuple(node.real(name) for name in names)
 
 

@@ -1,4 +1,8 @@
-"""Elements in another order, by rows, columns and channels: copies only."""
+"""Elements in another order, by rows, columns and channels: copies only.
+
+Where channels lie apart on both sides vectors run along the rows, those of several rows in turn for depth to space;
+else the channels of a pixel that stay side by side are one vector.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ from dataclasses import dataclass
 from math import prod
 
 from kernelc.layout.buffer import Buffer
-from kernelc.layout.movement import CHANNEL, Digit, Movement, Place
+from kernelc.layout.movement import CHANNEL, COLUMN, Digit, Movement, Place
 from kernelc.lowering.concat import equal_runs
 from kernelc.lowering.kernel import Kernel, kernel
 from kernelc.lowering.text import Index, Value, Writer
-from kernelc.lowering.tile import LANE, clear_halo, parts, walk
+from kernelc.lowering.tile import COLUMN as COLUMN_AXIS
+from kernelc.lowering.tile import LANE, along_row, clear_halo, parts, row_tiles, walk
 from kernelc.schedule.split import Run
 
 MOST_PIECES = 4096
@@ -25,6 +30,13 @@ class Rearrange:
     x: Buffer
     y: Buffer
     movement: Movement
+    columns: int
+    """Of a vector, where channels lie apart in both and the movement has vectors along rows."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether vectors run along the columns of both."""
+        return self.x.lanes == self.y.lanes == 1 and self.movement.interleaved > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class Piece:
 def pieces(spec: Rearrange) -> list[tuple[Piece, ...]]:
     """What each output block is made of."""
     lanes = spec.y.lanes
-    together = not _moves_channels(spec) and spec.x.lanes > 1
+    together = not spec.movement.mixes_channels and spec.x.lanes > 1
     found = []
     for block in range(spec.y.blocks):
         made: list[Piece] = []
@@ -64,12 +76,6 @@ def pieces(spec: Rearrange) -> list[tuple[Piece, ...]]:
 def _after(piece: Piece) -> Piece:
     """The piece of one lane that continues a piece."""
     return Piece(piece.start + piece.lanes, 1, piece.channel + piece.lanes, piece.row, piece.column)
-
-
-def _moves_channels(spec: Rearrange) -> bool:
-    """Whether the source channel depends on the row or column of the result."""
-    _, rows, columns = spec.movement.axes
-    return any(digit.step[CHANNEL] for digit in (*rows, *columns))
 
 
 def _place(digits: Sequence[Digit], index: int, origin: Place) -> Place:
@@ -111,6 +117,9 @@ def lower(spec: Rearrange) -> Kernel:
     def one_row(block: Index, run: Run, row: str, current: Value) -> Value:
         current = clear_halo(writer, current, spec.y, block, row, 1)
         start = _along_row(writer, rows, _At(0, 0, 0), row)
+        if spec.by_rows:
+            (piece,) = made[run.start]
+            return _by_rows(writer, spec, (x, current), piece, start, (block, row))
 
         def pixel(at: _At, column: Index, value: Value) -> Value:
             for piece in made[run.start]:
@@ -120,7 +129,43 @@ def lower(spec: Rearrange) -> Kernel:
         return _columns(writer, columns, start, 0, current, pixel)
 
     result = walk(writer, runs, spec.y.height, out, one_row)
-    return kernel(writer, [x], out, result, set(), parts=parts(runs, spec.y.height), tile="1x1", flop=0)
+    tile = f"1x{spec.columns if spec.by_rows else 1}"
+    return kernel(writer, [x], out, result, set(), parts=parts(runs, spec.y.height), tile=tile, flop=0)
+
+
+def _by_rows(
+    writer: Writer, spec: Rearrange, values: tuple[Value, Value], piece: Piece, start: _At, target: tuple[Index, Index]
+) -> Value:
+    """The output after one row of vectors: copies of parts of one row of the source, or of several in turn."""
+    x, out = values
+    channel, row = target
+    digits, rows = spec.movement.axes[COLUMN], spec.movement.interleaved
+    outer, along = (digits[:-1], digits[-1]) if rows == 1 else (digits[:-2], digits[-2])
+    step = (0, 0, 0) if rows == 1 else digits[-1].step
+
+    def run(at: _At, column: Index, value: Value) -> Value:
+        sources = [at.moved(writer, step, number) for number in range(rows)]
+
+        def tile(first: Index, columns: int, current: Value) -> Value:
+            reads = [_taken(writer, spec, piece, one, channel, first) for one in sources]
+            place = writer.add(writer.add(column, writer.mul(first, rows)), spec.y.left)
+            return writer.interleave(x, reads, current, (channel, row, place, 0), COLUMN_AXIS, columns)
+
+        return along_row(writer, row_tiles(spec.y, along.size, spec.columns), value, tile)
+
+    return _columns(writer, outer, start, 0, out, run, rows * along.size)
+
+
+def _taken(
+    writer: Writer, spec: Rearrange, piece: Piece, at: _At, channel: Index, first: Index
+) -> tuple[Index, Index, Index, Index]:
+    """The place in the source from which a vector is read, where channels lie apart."""
+    return (
+        writer.add(at.channel, writer.add(channel, piece.channel)),
+        writer.add(at.row, piece.row),
+        writer.add(writer.add(at.column, piece.column), writer.add(first, spec.x.left)),
+        0,
+    )
 
 
 def _along_row(writer: Writer, digits: Sequence[Digit], at: _At, row: Index) -> _At:
@@ -140,15 +185,16 @@ def _columns(
     column: Index,
     out: Value,
     pixel: Callable[[_At, Index, Value], Value],
+    each: int = 1,
 ) -> Value:
-    """Loops over the digits of the column: `pixel(place in the source, column, out)` returns `out`."""
+    """Loops over the digits of the column: `pixel(place in the source, column, out)` writes `each` columns of `out`."""
     if not digits:
         return pixel(at, column, out)
-    digit, inner = digits[0], prod(one.size for one in digits[1:])
+    digit, inner = digits[0], each * prod(one.size for one in digits[1:])
 
     def one(count: str, value: Value) -> Value:
         here = writer.add(column, writer.mul(count, inner))
-        return _columns(writer, digits[1:], at.moved(writer, digit.step, count), here, value, pixel)
+        return _columns(writer, digits[1:], at.moved(writer, digit.step, count), here, value, pixel, each)
 
     return writer.loop(0, digit.size, 1, out, one)
 
@@ -165,7 +211,7 @@ def _copy(
     x, out = values
     block, row, column = target
     lane: Index
-    if _moves_channels(spec) or spec.y.lanes % spec.x.lanes:
+    if spec.movement.mixes_channels or spec.y.lanes % spec.x.lanes:
         channel = writer.add(at.channel, writer.add(writer.mul(block, spec.y.lanes), piece.channel))
         place, lane = writer.binary("divui", channel, spec.x.lanes), writer.binary("remui", channel, spec.x.lanes)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelc.layout.buffer import Buffer
-from kernelc.lowering.exponential import HIGHEST, exponential
+from kernelc.lowering.exponential import HIGHEST, exponential, hyperbolic_tangent
 from kernelc.lowering.root import root
 from kernelc.lowering.text import Value, Writer
 from kernelc.lowering.tile import Tile, read
@@ -20,9 +20,9 @@ CONTRACT = "fastmath<contract>"
 class Step:
     """One element-wise operation on the running value.
 
-    `numbers`: clip's bounds, hard_sigmoid's alpha and beta, or a scalar operand. `operand`: the other tensor, of the
-    output's size or one value per channel. `swapped`: the running value is the right operand. `kept`: the other operand
-    is the running value as it was before that step, by number; 0 is what the first step got.
+    `numbers`: clip's bounds, leaky_relu's alpha, hard_sigmoid's alpha and beta, or a scalar operand. `operand`: the
+    other tensor, of the output's size or one value per channel. `swapped`: the running value is the right operand.
+    `kept`: the other operand is the running value as it was before that step, by number; 0 is what the first step got.
     """
 
     op: str
@@ -32,8 +32,9 @@ class Step:
     kept: int | None = None
 
 
-BINARY = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf"}
-UNARY = ("relu", "clip", "hard_sigmoid", "hard_swish", "sigmoid", "silu", "sqrt")
+_ARITHMETIC = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf"}
+BINARY = (*_ARITHMETIC, "prelu")
+UNARY = ("relu", "leaky_relu", "clip", "hard_sigmoid", "hard_swish", "sigmoid", "tanh", "silu", "sqrt")
 
 
 class Body:
@@ -83,8 +84,15 @@ def apply(body: Body, step: Step, value: str, operand: str | None) -> str:
     if step.op in BINARY:
         other = operand if operand is not None else body.writer.scalar(step.numbers[0])
         left, right = (other, value) if step.swapped else (value, other)
-        return body.op(BINARY[step.op], left, right)
+        return _sloped(body, left, right) if step.op == "prelu" else body.op(_ARITHMETIC[step.op], left, right)
     return _apply_unary(body, step, value)
+
+
+def _sloped(body: Body, value: str, slope: str) -> str:
+    """value, or slope * value where that is below 0; NaN and -0 stay."""
+    below = body.define(f"arith.cmpf olt, {value}, {body.writer.scalar(0.0)} : f32")
+    scaled = body.op("mulf", slope, value, "")
+    return body.define(f"arith.select {below}, {scaled}, {value} : f32")
 
 
 def _apply_unary(body: Body, step: Step, value: str) -> str:
@@ -92,6 +100,8 @@ def _apply_unary(body: Body, step: Step, value: str) -> str:
     match step.op:
         case "relu":
             return body.at_least(value, 0.0)
+        case "leaky_relu":
+            return _sloped(body, value, constant(step.numbers[0]))
         case "clip":
             low, high = step.numbers
             return body.at_most(body.at_least(value, low), high)
@@ -106,6 +116,8 @@ def _apply_unary(body: Body, step: Step, value: str) -> str:
         case "sigmoid":
             below = _one_and_power(body, value)
             return body.op("divf", constant(1.0), below, "")
+        case "tanh":
+            return hyperbolic_tangent(body, value)
         case "silu":
             # the power ends at exp(88), so that below -88 the result would grow with the value
             return body.op("divf", body.at_least(value, -HIGHEST), _one_and_power(body, value), "")

@@ -207,15 +207,46 @@ class Writer:
     ) -> Value:  # fmt: skip
         """`target` after a copy of `extent` elements along one axis of each side, through one vector."""
         count.move(self.work, extent)
-        padding, kind = self.scalar(0.0), f"vector<{extent}xf32>"
-        taken, put = (self._places(value.in_memory(at)) for value, at in ((source, read), (target, written)))
-        held = self.define(
-            f"vector.transfer_read {source.name}[{taken}], {padding} {{in_bounds = [true],"
-            f" permutation_map = {self._axis_map(source, read_axis)}}} : {source.type}, {kind}"
+        return self._store(self._load(source, read, read_axis, extent), target, written, written_axis, extent)
+
+    def interleave(
+        self, source: Value, reads: Sequence[Sequence[Index]], target: Value, written: Sequence[Index], axis: int,
+        extent: int,
+    ) -> Value:  # fmt: skip
+        """`target` after a copy of `extent` elements along `axis` from each place of `reads`, one of each in turn.
+
+        Vectors stay as long as those that are read, since some back ends split others: each that is written takes its
+        numbers from one after another.
+        """
+        count.interleave(self.work, len(reads), extent)
+        held = [self._load(source, read, axis, extent) for read in reads]
+        kind = f"vector<{extent}xf32>"
+        for number in range(len(reads)):
+            # (place, origin) of each number; those of the first origin are put in place with those of the second
+            places = [divmod(number * extent + lane, len(reads)) for lane in range(extent)]
+            found = held[0]
+            for origin in range(1, len(reads)):
+                mask = [
+                    extent + place if own == origin else place if own == 0 and origin == 1 else lane
+                    for lane, (place, own) in enumerate(places)
+                ]
+                found = self.define(f"vector.shuffle {found}, {held[origin]} {mask} : {kind}, {kind}")
+            where = (*written[:axis], self.add(written[axis], number * extent), *written[axis + 1 :])
+            target = self._store(found, target, where, axis, extent)
+        return target
+
+    def _load(self, source: Value, at: Sequence[Index], axis: int, extent: int) -> str:
+        places = self._places(source.in_memory(at))
+        return self.define(
+            f"vector.transfer_read {source.name}[{places}], {self.scalar(0.0)} {{in_bounds = [true],"
+            f" permutation_map = {self._axis_map(source, axis)}}} : {source.type}, vector<{extent}xf32>"
         )
+
+    def _store(self, held: str, target: Value, at: Sequence[Index], axis: int, extent: int) -> Value:
+        places = self._places(target.in_memory(at))
         name = self.define(
-            f"vector.transfer_write {held}, {target.name}[{put}] {{in_bounds = [true],"
-            f" permutation_map = {self._axis_map(target, written_axis)}}} : {kind}, {target.type}"
+            f"vector.transfer_write {held}, {target.name}[{places}] {{in_bounds = [true],"
+            f" permutation_map = {self._axis_map(target, axis)}}} : vector<{extent}xf32>, {target.type}"
         )
         return Value(name, target.shape)
 

@@ -6,7 +6,7 @@ from math import prod
 
 from kernelc.media.call import Call, Illegal, Rule, Shape, Undetermined, require, shape_text
 from kernelc.media.views import View
-from kernelc.symbols import Dim, add, exact_divide, product
+from kernelc.symbols import Dim, add, exact_divide, multiply, product
 
 SHAPE_TYPES = ("i64", "i32")
 FAR = 2**31 - 1
@@ -21,6 +21,15 @@ def slice_range(size: int, start: int, end: int, step: int) -> range:
     end += size if end < 0 else 0
     low, high = (0, size) if step > 0 else (-1, size - 1)
     return range(min(max(start, low if step > 0 else 0), high), min(max(end, low), high), step)
+
+
+def depth_in_space(shape: tuple[int, ...], block: int, mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The six sizes that DepthToSpace splits [N,C,H,W] into, and their order in its result (ONNX DepthToSpace)."""
+    batch, channels, height, width = shape
+    depth = channels // block**2
+    if mode == "DCR":
+        return (batch, block, block, depth, height, width), (0, 3, 4, 1, 5, 2)
+    return (batch, depth, block, block, height, width), (0, 1, 4, 2, 5, 3)
 
 
 def _reshape(call: Call) -> tuple[str, Shape]:
@@ -100,6 +109,18 @@ def _transpose(call: Call) -> tuple[str, Shape]:
     return call.tensors[0].dtype, tuple(shape[index] for index in order)
 
 
+def _depth_to_space(call: Call) -> tuple[str, Shape]:
+    shape, block = call.shape(), call.node.integer("block")
+    require(len(shape) == 4, f"x has rank {len(shape)}; it must have 4 dimensions")
+    batch, channels, height, width = shape
+    depth = exact_divide(channels, block**2)
+    if depth is None and isinstance(channels, int):
+        raise Illegal(f"{channels} channels do not fill squares of {block} x {block}")
+    if depth is None:
+        raise Undetermined(f"whether {channels} channels fill squares of {block} x {block} is not known")
+    return call.tensors[0].dtype, (batch, depth, multiply(height, block), multiply(width, block))
+
+
 def _rearrange(call: Call) -> tuple[str, Shape]:
     value, node = call.tensors[0], call.node
     sizes, strides, shape = node.integers("sizes"), node.integers("strides"), node.integers("shape")
@@ -169,6 +190,7 @@ def _gather(call: Call) -> tuple[str, Shape]:
 
 RULES: dict[str, Rule] = {
     "concat": _concat,
+    "depth_to_space": _depth_to_space,
     "dynamic_reshape": _dynamic_reshape,
     "flatten": _flatten,
     "gather": _gather,

@@ -15,6 +15,13 @@ def _binary(call: Call) -> tuple[str, Shape]:
     return left.dtype, broadcast(left.shape, right.shape)
 
 
+def _prelu(call: Call) -> tuple[str, Shape]:
+    dtype, shape = _binary(call)
+    value, slope = (tensor.shape for tensor in call.tensors)
+    require(shape == value, f"a slope of shape {shape_text(slope)} does not spread over {shape_text(value)}")
+    return dtype, shape
+
+
 def _clip(call: Call) -> tuple[str, Shape]:
     require(call.node.real("min") == call.node.real("min"), "min is not a number")
     require(call.node.real("max") == call.node.real("max"), "max is not a number")
@@ -77,7 +84,11 @@ def _batch_norm(call: Call) -> tuple[str, Shape]:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        ("identity", "layout_cast", "relu", "sigmoid", "silu", "sqrt", "hard_sigmoid", "hard_swish"), _same
+        (
+            *("identity", "layout_cast", "relu", "leaky_relu", "sigmoid", "tanh", "silu", "sqrt", "hard_sigmoid"),
+            "hard_swish",
+        ),
+        _same,
     ),
     **dict.fromkeys(("add", "sub", "mul", "div"), _binary),
     "batch_norm": _batch_norm,
@@ -86,5 +97,6 @@ RULES: dict[str, Rule] = {
     "clip": _clip,
     "layer_norm": _layer_norm,
     "matmul": _matmul,
+    "prelu": _prelu,
     "softmax": _softmax,
 }

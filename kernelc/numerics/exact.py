@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelc.graph import NUMPY_TYPES, Node
-from kernelc.media.rules_data import slice_range
+from kernelc.media.rules_data import depth_in_space, slice_range
 
 Array = NDArray[Any]
 Kernel = Callable[[Node, Sequence[Array]], Array]
@@ -61,6 +61,16 @@ def _divide(_: Node, operands: Sequence[Array]) -> Array:
 def _relu(_: Node, operands: Sequence[Array]) -> Array:
     (value,) = operands
     return np.asarray(np.where(value < 0, np.zeros((), value.dtype), value))  # keeps NaN and -0
+
+
+def _leaky_relu(node: Node, operands: Sequence[Array]) -> Array:
+    (value,) = operands
+    return _sloped(value, value.dtype.type(node.real("alpha")))
+
+
+def _sloped(value: Array, slope: Array | np.generic) -> Array:
+    """value, or slope * value where that is below 0; NaN and -0 stay (ONNX LeakyRelu and PRelu)."""
+    return np.asarray(np.where(value < 0, np.multiply(slope, value), value))
 
 
 def clamp(value: Array, low: Array | np.generic, high: Array | np.generic) -> Array:
@@ -129,6 +139,14 @@ def _shape(node: Node, operands: Sequence[Array]) -> Array:
     return np.array(operands[0].shape[node.integer("start") : node.integer("end")], np.int64)
 
 
+def _depth_to_space(node: Node, operands: Sequence[Array]) -> Array:
+    (value,) = operands
+    block = node.integer("block")
+    sizes, order = depth_in_space(value.shape, block, str(node.attr("mode")))
+    batch, channels, height, width = value.shape
+    return value.reshape(sizes).transpose(order).reshape(batch, channels // block**2, height * block, width * block)
+
+
 def _rearrange(node: Node, operands: Sequence[Array]) -> Array:
     places = np.array(node.integer("offset"), np.int64)
     for size, stride in zip(node.integers("sizes"), node.integers("strides"), strict=True):
@@ -142,12 +160,15 @@ KERNELS: dict[str, Kernel] = {
     "clamp": _clamp,
     "clip": _clip,
     "concat": lambda node, operands: np.concatenate(operands, node.integer("axis")),
+    "depth_to_space": _depth_to_space,
     "div": _divide,
     "dynamic_reshape": _dynamic_reshape,
     "flatten": _flatten,
     "gather": _gather,
     **dict.fromkeys(("identity", "layout_cast"), lambda _, operands: operands[0]),
+    "leaky_relu": _leaky_relu,
     "mul": lambda _, operands: np.multiply(*operands),
+    "prelu": lambda _, operands: _sloped(*operands),
     "rearrange": _rearrange,
     "relu": _relu,
     "reshape": lambda node, operands: operands[0].reshape(node.integers("shape")),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kernelc.graph import NUMPY_TYPES, Graph, Node
 from kernelc.media.call import shape_text
 from kernelc.numerics import exact, resampling, windows
-from kernelc.numerics.software import exp
+from kernelc.numerics.software import exp, tanh
 from kernelfarm.errors import Code, FarmError
 
 Array = NDArray[Any]
@@ -154,4 +154,5 @@ _KERNELS: dict[str, Callable[[Node, Sequence[Array]], Array]] = {
     "sigmoid": _sigmoid,
     "silu": _silu,
     "softmax": _softmax,
+    "tanh": lambda _, operands: tanh(operands[0]),
 }

@@ -113,6 +113,16 @@ def _slope(most: float) -> Callable[[Node, Terms, Array], Array]:
     return lambda _node, terms, _result: np.asarray(most * terms[0][1])
 
 
+def _leaky_relu(node: Node, terms: Terms, _result: Array) -> Array:
+    return np.asarray(max(1.0, abs(node.real("alpha"))) * terms[0][1])
+
+
+def _prelu(_node: Node, terms: Terms, _result: Array) -> Array:
+    """Either side of 0, since rounding may change the sign of what is near it."""
+    (value, first), (slope, second) = terms
+    return np.asarray(np.maximum(np.abs(slope), 1) * first + np.abs(value) * second)
+
+
 def _hard_sigmoid(node: Node, terms: Terms, _result: Array) -> Array:
     return np.asarray(abs(node.real("alpha")) * terms[0][1] + abs(node.real("beta")))
 
@@ -139,12 +149,15 @@ _SIZES: Mapping[str, Callable[[Node, Terms, Array], Array]] = {
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _slope(1.5),
     "layer_norm": _layer_norm,
+    "leaky_relu": _leaky_relu,
     "matmul": _matmul,
     "mul": _product,
+    "prelu": _prelu,
     "relu": _slope(1.0),
     "sigmoid": _slope(1.0),
     "silu": _slope(1.1),
     "softmax": _softmax,
     "sqrt": _root,
     "sub": _sum,
+    "tanh": _slope(1.0),
 }

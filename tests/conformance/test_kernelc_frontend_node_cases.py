@@ -18,7 +18,7 @@ from kernelc.frontend import operators
 from kernelc.numerics.reference import evaluate
 from kernelfarm.errors import FarmError
 
-LISTED_OPERANDS = ("Pow", "ReduceMean", "Reshape", "Resize", "Slice", "Squeeze", "Unsqueeze", "Upsample")
+LISTED_OPERANDS = ("Pow", "ReduceMean", "Reshape", "Resize", "Slice", "Split", "Squeeze", "Unsqueeze", "Upsample")
 """The cases feed exponents, shapes, axes and scales as graph inputs; here they are constants, as in real models."""
 TOLERANCE = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 1e-3}
 """Relative; 1e-5 for the others. That case has its expected values rounded to four digits."""
@@ -83,4 +83,4 @@ def test_every_supported_operator_has_a_passing_case() -> None:
     ]  # every case reads the mean too; tests/unit/test_kernelc_frontend_simplify.py has one
     missing = [name for name, family in wanted.items() if not any(n.startswith(f"test_{family}") for n in PASS_LIST)]
     assert missing == []
-    assert len(PASS_LIST) == 276
+    assert len(PASS_LIST) == 309

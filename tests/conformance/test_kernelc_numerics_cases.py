@@ -19,9 +19,11 @@ RIGHT = (
     "test_average_pool_ceil_count_include_pad",
     "test_batch_norm_before_padded_conv",
     "test_conv_transpose_output_padding",
+    "test_depth_to_space_crd_block3",
     "test_global_average_pool_after_conv",
     "test_grouped_conv_add_full_tensor",
     "test_max_pool_asymmetric_pads",
+    "test_prelu_slope_c11",
     "test_relu_clip_float64",
     "test_resize_antialias_linear",
     "test_resize_keep_aspect_not_larger",
@@ -30,8 +32,6 @@ RIGHT = (
     "test_sub_of_own_increment",
 )
 REFUSED = {
-    "test_depth_to_space_crd_block3": "DepthToSpace",
-    "test_prelu_slope_c11": "PRelu",
     "test_quantize_linear_int8_edges": "QuantizeLinear",
 }
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="the folder of shared cases is not beside this checkout")

@@ -24,8 +24,8 @@ fusion_rules:
   - name: mine
     benefit: 9
     pattern: [{op: conv}, {op: hard_swish}]
-  - name: leaky
-    pattern: [{op: conv}, {op: onnx.LeakyRelu}]
+  - name: unready
+    pattern: [{op: conv}, {op: onnx.Gelu}]
 """
 
 
@@ -66,8 +66,8 @@ def test_rules_decide_a_key_of_their_own_and_travel_with_the_bundle(fresh: Produ
     ruled = build(fresh, model, tmp_path / "ruled", "--rules", rules)
 
     assert plain["rules"] is None
-    assert ruled["rules"]["names"] == ["mine", "leaky"]
-    assert ruled["rules"]["resting"] == [{"name": "leaky", "lacks": ["leaky_relu"]}]
+    assert ruled["rules"]["names"] == ["mine", "unready"]
+    assert ruled["rules"]["resting"] == [{"name": "unready", "lacks": ["gelu"]}]
     assert ruled["cells"][0]["recipe_key"] != plain["cells"][0]["recipe_key"]
     assert ruled["cells"][0]["execution_key"] != plain["cells"][0]["execution_key"]
     assert stages_of(ruled)["fusion"] != stages_of(plain)["fusion"]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from kernelc.graph import Graph
@@ -121,6 +122,21 @@ CASES: dict[str, Case] = {
     "identity-of-input-beside-a-result": identity_of_input,
     "the-same-result-twice": the_same_result_twice,
     "relu": lambda m: (m.node("relu", m.input(1, 5, 3, 7)),),
+    "leaky-relu": lambda m: (m.node("leaky_relu", m.input(1, 5, 3, 7), alpha=0.2),),
+    "leaky-relu-steep": lambda m: (m.node("leaky_relu", m.conv(m.input(1, 20, 3, 20), 9, 1), alpha=-1.5),),
+    "leaky-relu-apart": lambda m: (m.node("leaky_relu", m.conv(m.input(1, 3, 5, 19), 2, 3), alpha=0.2),),
+    "prelu-channels": lambda m: (m.node("prelu", m.input(1, 18, 3, 21), m.weight(1, 18, 1, 1)),),
+    "prelu-after-conv": lambda m: (m.node("prelu", m.conv(m.input(1, 20, 5, 13), 37, 3), m.weight(1, 37, 1, 1)),),
+    "prelu-apart": lambda m: (m.node("prelu", m.conv(m.input(1, 3, 5, 19), 3, 3), m.weight(1, 3, 1, 1)),),
+    "prelu-one-slope": lambda m: (m.node("prelu", m.input(1, 5, 3, 7), m.constant(0.25)),),
+    "prelu-whole-slope": lambda m: (m.node("prelu", m.input(1, 17, 3, 7), m.weight(1, 17, 3, 7)),),
+    "prelu-slopes-computed": lambda m: (m.node("prelu", m.input(1, 18, 3, 5), m.input(1, 18, 1, 1)),),
+    "prelu-slope-first-made": lambda m: (m.node("prelu", m.input(1, 9, 3, 5), m.node("relu", m.input(1, 9, 3, 5))),),
+    "prelu-of-itself": lambda m: (m.node("prelu", *[m.input(1, 7, 3, 5)] * 2),),
+    "prelu-of-a-pixel": lambda m: (m.node("prelu", m.node("matmul", m.input(1, 9), m.weight(9, 21)), m.weight(1, 21)),),
+    "tanh": lambda m: (m.node("tanh", m.input(1, 20, 3, 20)),),
+    "tanh-after-conv": lambda m: (m.node("tanh", m.conv(m.input(1, 5, 9, 20), 21, 5, pads=(2, 2, 2, 2))),),
+    "tanh-apart": lambda m: (m.node("tanh", m.conv(m.input(1, 5, 9, 20), 3, 3)),),
     "clip": lambda m: (m.node("clip", m.input(1, 17, 2, 9), min=-0.5, max=0.75),),
     "hard-sigmoid": lambda m: (m.node("hard_sigmoid", m.input(1, 16, 1, 8), alpha=0.2, beta=0.5),),
     "hard-swish": lambda m: (m.node("hard_swish", m.input(1, 20, 3, 20)),),
@@ -174,7 +190,7 @@ def graph_of_cast() -> Graph:
 
 
 @pytest.mark.parametrize("name", targets())
-@pytest.mark.parametrize("op", ["relu", "hard_swish", "sigmoid", "silu", "sqrt"])
+@pytest.mark.parametrize("op", ["relu", "hard_swish", "sigmoid", "silu", "sqrt", "tanh"])
 def test_nan_stays_nan(op: str, name: str, tmp_path: Path) -> None:
     make = Maker()
     graph = make.finish(make.node(op, make.input(1, 20, 2, 3)))
@@ -219,3 +235,39 @@ def test_the_largest_of_a_window_with_nan_is_nan(name: str, tmp_path: Path) -> N
     (found,) = compile_graph(graph, name, tmp_path).run([value])
 
     assert np.argwhere(np.isnan(found)).tolist() == [[0, 4, 0, 1]]
+
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3e-45, -3e-45, -3.4e38, 2.5, -4.0], np.float32)
+
+
+def special_activations() -> Graph:
+    """LeakyRelu, PRelu with a scalar and with slopes by channel, and tanh, of one image."""
+    make = Maker()
+    x = make.input(1, 18, 1, SPECIAL.size)
+    return make.finish(
+        make.node("leaky_relu", x, alpha=0.5),
+        make.node("prelu", x, make.constant(0.5)),
+        make.node("prelu", x, make.constant(np.full((1, 18, 1, 1), 0.5))),
+        make.node("tanh", x),
+    )
+
+
+def check_special(found: list[npt.NDArray[np.float32]], *, flushes: bool = False) -> None:
+    """Every channel has the right answers for `SPECIAL`; a machine that `flushes` takes denormal numbers for zero."""
+    halved = np.where(SPECIAL < 0, SPECIAL * np.float32(0.5), SPECIAL)
+    tangent = np.array([0.0, -0.0, 1, -1, np.nan, 3e-45, -3e-45, -1, np.tanh(2.5), np.tanh(-4.0)], np.float32)
+    least = np.finfo(np.float32).tiny
+    for got, wanted in zip(found, [halved, halved, halved, tangent], strict=True):
+        for row in got[0, :, 0]:
+            small = np.abs(wanted) < least
+            np.testing.assert_allclose(row[~small], wanted[~small], rtol=3e-7, atol=0, equal_nan=True)
+            assert ((row[small] == wanted[small]) | (flushes & (np.abs(row[small]) < least))).all()
+            numbers = ~np.isnan(wanted)
+            assert (np.signbit(row[numbers]) == np.signbit(wanted[numbers])).all()
+
+
+@pytest.mark.parametrize("name", targets())
+def test_special_values_of_leaky_relu_prelu_and_tanh(name: str, tmp_path: Path) -> None:
+    value = np.resize(SPECIAL, (1, 18, 1, SPECIAL.size))
+
+    check_special(compile_graph(special_activations(), name, tmp_path).run([value]))

@@ -54,7 +54,13 @@ def transposed_convolution(make: Maker, draw: Draw, x: str, channels: int) -> st
 def extend(make: Maker, draw: Draw, x: str) -> str:
     """One more operation on the value `x`."""
     channels = make.builder.tensors[x].static_shape[1]
-    match between(draw, 0, 14):
+    match between(draw, 0, 17):
+        case 15:
+            return make.node("prelu", x, make.weight(channels, 1, 1))
+        case 16:
+            return make.node("leaky_relu", x, alpha=0.25)
+        case 17:
+            return make.node("tanh", x)
         case 12:
             return make.node("concat", x, make.node("relu", x), axis=between(draw, 1, 3))
         case 13:

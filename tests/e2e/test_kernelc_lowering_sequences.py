@@ -11,6 +11,7 @@ import pytest
 from kernelc.graph import Graph
 from kernelc.lowering.root import MAX_RELATIVE_ERROR
 from kernelc.media import views
+from kernelc.media.rules_data import depth_in_space
 from kernelc.media.views import View
 from kernelfarm.errors import Code, FarmError
 from tests.support import plain_numpy
@@ -42,6 +43,13 @@ def sliced(make: Maker, x: str, *taken: slice) -> str:
 
 def split_and_transposed(make: Maker, x: str, split: Sequence[int], order: Sequence[int], *shape: int) -> str:
     return moved(make, x, views.transposed(views.whole(split), split, order), *shape)
+
+
+def spread_out(make: Maker, x: str, block: int, mode: str) -> str:
+    """Depth to space, as a move."""
+    batch, channels, height, width = sizes(make, x)
+    view = views.transposed(views.whole(sizes(make, x)), *depth_in_space(sizes(make, x), block, mode))
+    return moved(make, x, view, batch, channels // block**2, height * block, width * block)
 
 
 def attention(make: Maker) -> tuple[str, ...]:
@@ -133,6 +141,28 @@ CASES: dict[str, Case] = {
     "move-unflattened": lambda m: (m.node("reshape", m.node("relu", m.input(1, 36)), shape=(1, 3, 4, 3)),),
     "move-split-rows": lambda m: (m.node("reshape", m.node("relu", m.input(1, 20, 6, 4)), shape=(1, 40, 3, 4)),),
     "move-longer-rows": lambda m: (m.node("reshape", m.node("relu", m.input(1, 18, 6, 4)), shape=(1, 18, 2, 12)),),
+    "move-depth-to-space-rows-in-turn": lambda m: (spread_out(m, m.input(1, 12, 3, 21), 2, "CRD"),),
+    "move-depth-to-space-rows-in-turn-dcr": lambda m: (spread_out(m, m.input(1, 12, 3, 37), 2, "DCR"),),
+    "move-depth-to-space-by-3": lambda m: (spread_out(m, m.input(1, 18, 2, 19), 3, "CRD"),),
+    "move-depth-to-space-by-3-dcr": lambda m: (spread_out(m, m.conv(m.input(1, 5, 3, 7), 27, 1), 3, "DCR"),),
+    "move-depth-to-space-by-4-then-halo": lambda m: (
+        m.conv(spread_out(m, m.input(1, 16, 3, 6), 4, "CRD"), 2, 3, pads=(1, 1, 1, 1)),
+    ),
+    "move-depth-to-space-by-9": lambda m: (spread_out(m, m.input(1, 81, 1, 3), 9, "CRD"),),
+    "move-depth-to-space-of-blocks": lambda m: (
+        m.conv(spread_out(m, m.conv(m.input(1, 5, 3, 7), 80, 1), 2, "CRD"), 17, 3, pads=(1, 1, 1, 1)),
+    ),
+    "move-depth-to-space-one-column": lambda m: (spread_out(m, m.input(1, 8, 5, 1), 2, "CRD"),),
+    "move-halves-of-channels": lambda m: tuple(
+        sliced(m, x, slice(None), part, slice(None), slice(None))
+        for x in [m.input(1, 6, 3, 21)]
+        for part in (slice(3), slice(3, 6))
+    ),
+    "move-parts-of-rows": lambda m: tuple(
+        sliced(m, x, slice(None), slice(None), slice(None), part)
+        for x in [m.node("relu", m.input(1, 3, 2, 40))]
+        for part in (slice(9), slice(9, 40))
+    ),
     "move-depth-to-space": lambda m: (
         split_and_transposed(m, m.conv(m.input(1, 5, 3, 4), 12, 1), (1, 3, 2, 2, 3, 4), (0, 1, 4, 2, 5, 3), 1, 3, 6, 8),
     ),
@@ -148,6 +178,21 @@ def graph_of(case: str) -> Graph:
 @pytest.mark.parametrize("case", CASES)
 def test_it_agrees_with_numpy_however_it_is_cut(case: str, name: str, tmp_path: Path) -> None:
     agree_however_cut(graph_of(case), name, tmp_path)
+
+
+@pytest.mark.parametrize("name", targets())
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_to_space_moves_bits_unchanged(mode: str, name: str, tmp_path: Path) -> None:
+    make = Maker()
+    x = make.input(1, 12, 2, 21)
+    value = np.resize(np.array([np.nan, np.inf, -0.0, 1e-42, 3.5], np.float32), (1, 12, 2, 21))
+    compiled = compile_graph(make.finish(spread_out(make, x, 2, mode)), name, tmp_path)
+
+    (found,) = compiled.run([value])
+
+    for c, i, j in np.ndindex(3, 2, 2):
+        channel = c * 4 + i * 2 + j if mode == "CRD" else (i * 2 + j) * 3 + c
+        assert found[0, c, i::2, j::2].tobytes() == value[0, channel].tobytes()
 
 
 @pytest.mark.parametrize("name", targets())

@@ -21,6 +21,7 @@ from kernelc.lowering.objects import build_objects
 from kernelc.lowering.operands import PortOperand, ValueOperand
 from kernelc.lowering.program import Program, build_program
 from kernelc.lowering.steps import Step
+from kernelc.media import views
 from kernelc.validation import machine, validate
 from kernelfarm.errors import Code, FarmError
 from tests.support import plain_numpy
@@ -86,7 +87,19 @@ def gated(make: Maker) -> str:
     return make.node("mul", x, make.node("sigmoid", x))
 
 
-GRAPHS = (convolution, residual, depthwise, transposed, pooled, maximum, scores, normalised, gated)
+def sloped(make: Maker) -> str:
+    x = make.conv(make.input(1, 5, 3, 9), 12, 1)
+    return make.node("tanh", make.node("prelu", make.node("leaky_relu", x, alpha=0.25), make.weight(1, 12, 1, 1)))
+
+
+def spread(make: Maker) -> str:
+    view = views.transposed(views.whole((1, 8, 3, 21)), (1, 2, 2, 2, 3, 21), (0, 1, 4, 2, 5, 3))
+    assert view is not None
+    moved = {"sizes": view.sizes, "strides": view.strides, "offset": 0, "shape": (1, 2, 6, 42)}
+    return make.node("rearrange", make.input(1, 8, 3, 21), **moved)
+
+
+GRAPHS = (convolution, residual, depthwise, transposed, pooled, maximum, scores, normalised, gated, sloped, spread)
 
 
 def graph_of(case: Callable[[Maker], str]) -> Graph:

@@ -1,4 +1,4 @@
-"""Numbers on every machine: the compiler's exp over its range, NaN, and bits that only move."""
+"""Numbers on every machine: the compiler's exp and tanh over their ranges, NaN, and bits that only move."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kernelc.lowering.exponential import HIGHEST, LOWEST, MAX_RELATIVE_ERROR
-from tests.e2e.test_kernelc_lowering_exponential import LANES, ROWS, exp_program
+from kernelc.lowering.exponential import HIGHEST, LOWEST, MAX_RELATIVE_ERROR, exponential, hyperbolic_tangent
+from tests.e2e.test_kernelc_lowering_exponential import LANES, ROWS, check_tangents, program_of, tangents
+from tests.e2e.test_kernelc_lowering_operators import SPECIAL, check_special, special_activations
 from tests.support import emulated, emulated_kernels
 from tests.support.backend_graphs import Maker
 from toolchains.target import Target
@@ -23,7 +24,7 @@ def goal(request: pytest.FixtureRequest) -> Target:
 def test_exp_is_right_over_its_range_and_at_special_values(goal: Target, tmp_path: Path) -> None:
     special = np.array([0.0, -0.0, np.nan, -np.inf, np.inf, -1000.0], np.float32)
     values = np.linspace(LOWEST, HIGHEST, ROWS * LANES).astype(np.float32)
-    built = emulated_kernels.of_program(exp_program(), goal, tmp_path)
+    built = emulated_kernels.of_program(program_of(exponential), goal, tmp_path)
 
     (found,) = built.run([values])
     zero, minus_zero, nan, lowest, highest, far_below = exp_of(built, special)
@@ -36,6 +37,22 @@ def test_exp_is_right_over_its_range_and_at_special_values(goal: Target, tmp_pat
     assert 1.6e38 < highest < np.inf
 
 
+def test_tanh_is_within_its_bound_of_units_in_the_last_place(goal: Target, tmp_path: Path) -> None:
+    values = tangents()
+
+    (found,) = emulated_kernels.of_program(program_of(hyperbolic_tangent), goal, tmp_path).run([values])
+
+    check_tangents(values, found[0])
+
+
+def test_special_values_of_leaky_relu_prelu_and_tanh(goal: Target, tmp_path: Path) -> None:
+    value = np.resize(SPECIAL, (1, 18, 1, SPECIAL.size))
+
+    found = emulated_kernels.build(special_activations(), goal, tmp_path).run([value])
+
+    check_special(found, flushes=goal.machine == "armv7")
+
+
 def exp_of(built: emulated_kernels.Built, values: npt.NDArray[np.float32]) -> list[float]:
     (found,) = built.run([np.resize(values, ROWS * LANES)])
     numbers: list[float] = found[0, : values.size].tolist()
@@ -45,7 +62,7 @@ def exp_of(built: emulated_kernels.Built, values: npt.NDArray[np.float32]) -> li
 def test_nan_stays_nan(goal: Target, tmp_path: Path) -> None:
     make = Maker()
     x = make.input(1, 20, 2, 3)
-    graph = make.finish(*[make.node(op, x) for op in ("relu", "hard_swish", "sigmoid")])
+    graph = make.finish(*[make.node(op, x) for op in ("relu", "hard_swish", "sigmoid", "tanh")])
     value = np.ones((1, 20, 2, 3), np.float32)
     value[0, 17, 1, 2] = np.nan
 

@@ -8,8 +8,9 @@ import pytest
 
 from kernelc import mlir
 from kernelc.layout.buffer import Buffer
+from kernelc.layout.movement import Digit, Movement
 from kernelc.layout.window import Taps
-from kernelc.lowering import contraction, depthwise, elementwise, llvm
+from kernelc.lowering import contraction, depthwise, elementwise, llvm, rearrange
 from kernelc.lowering.contraction import Contraction
 from kernelc.lowering.depthwise import Depthwise
 from kernelc.lowering.elementwise import Elementwise
@@ -120,3 +121,24 @@ def test_a_tile_that_is_too_large_is_an_error_of_the_compiler() -> None:
 
     assert error.value.code is Code.VECTOR_TOO_LARGE
     assert "260x16" in error.value.what
+
+
+def test_rows_taken_in_turn_are_whole_vectors_that_are_shuffled() -> None:
+    columns = (Digit(32, (0, 0, 1)), Digit(3, (1, 0, 0)))
+    spread = Movement(((Digit(2, (9, 0, 0)),), (Digit(4, (0, 1, 0)), Digit(3, (3, 0, 0))), columns), (0, 0, 0))
+
+    kernel = rearrange.lower(rearrange.Rearrange(Buffer(18, 4, 32, 1), Buffer(2, 12, 96, 1), spread, 16))
+    text = after(kernel, "llvm")
+
+    assert text.count("llvm.load") == text.count("llvm.store") == 2 * 3  # for each of two channels
+    assert set(re.findall(r"llvm\.(?:load|store) .*?(vector<\w+>)", text)) == {"vector<16xf32>"}
+    assert text.count("llvm.shufflevector") == 2 * 3 * 2
+
+
+def test_the_hyperbolic_tangent_is_arithmetic_on_vectors_and_calls_nothing() -> None:
+    y = Buffer(32, 4, 12, 16)
+    text = after(elementwise.lower(Elementwise(y, y, (Step("tanh"),), 6)), "llvm")
+
+    assert "llvm.call" not in text and "llvm.func @tanh" not in text
+    assert set(re.findall(r"llvm\.fdiv .* : (.*)", text)) == {"vector<16xf32>"}
+    assert set(re.findall(r"llvm\.or .* : (.*)", text)) == {"vector<16xi32>"}

@@ -15,7 +15,7 @@ from kernelfarm.errors import Code, FarmError
 RULE_CODES = {Code.RULE_FILE_INVALID, Code.RULE_INVALID, Code.RULE_CONSTRAINT}
 PLAIN = b"""\
 fusion_rules:
-  - {name: mine, benefit: 9, pattern: [{op: conv}, {op: [relu, onnx.LeakyRelu], optional: true}, {op: clip}]}
+  - {name: mine, benefit: 9, pattern: [{op: conv}, {op: [relu, onnx.Gelu], optional: true}, {op: clip}]}
   - name: other
     pattern: [{op: pointwise, name: first}, {op: pointwise, name: then, repeat: 3}]
     constraints: ["first.channels % 8 == 0 and then.op != 'div'"]

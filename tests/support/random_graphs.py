@@ -11,10 +11,10 @@ from kernelc.graph import Graph, weight_of
 from kernelc.media.builder import GraphBuilder
 from kernelc.symbols import Dim, symbol
 
-UNARY = ("relu", "sigmoid", "silu", "hard_swish")
+UNARY = ("relu", "sigmoid", "tanh", "silu", "hard_swish")
 KINDS = (
     "unary", "clip", "binary", "constant", "conv", "transposed", "pool", "larger", "joined", "gate", "matrix",
-    "moved", "self-gated",
+    "moved", "self-gated", "leaky", "sloped",
 )  # fmt: skip
 
 
@@ -45,6 +45,11 @@ def _step(draw: st.DrawFn, build: GraphBuilder, kind: str, values: list[str]) ->
         return build.node(draw(st.sampled_from(UNARY)), [value])
     if kind == "clip":
         return build.node("clip", [value], {"min": draw(st.sampled_from([-1.0, 0.0])), "max": 6.0})
+    if kind == "leaky":
+        return build.node("leaky_relu", [value], {"alpha": draw(st.sampled_from([0.25, 0.0, 1.0, -0.5]))})
+    if kind == "sloped":
+        sizes = draw(st.sampled_from([(), (1,), (1, 4, 1, 1), (4, 1, 1)])) if len(shape) == 4 else ()
+        return build.node("prelu", [value, _constant(draw, build, *sizes)])
     if kind == "self-gated":
         made = build.node(draw(st.sampled_from(UNARY)), [value]) if draw(st.booleans()) else value
         gate = draw(st.sampled_from([("sigmoid", {}), ("hard_sigmoid", {"alpha": 0.25, "beta": 0.375})]))

@@ -14,7 +14,7 @@ from kernelfarm.nouns import RuleSet
 from kernelfarm.store import ContentStore
 
 MINE = "fusion_rule: {name: mine, pattern: [{op: conv}, {op: clip}]}\n"
-RESTING = "fusion_rule: {name: leaky, pattern: [{op: conv}, {op: onnx.LeakyRelu}]}\n"
+RESTING = "fusion_rule: {name: unready, pattern: [{op: conv}, {op: onnx.Gelu}]}\n"
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def test_rules_go_into_the_store_in_canonical_form_under_their_digest(tmp_path: 
 
 def test_a_rule_that_rests_is_told_with_what_it_lacks(tmp_path: Path) -> None:
     found = loaded(tmp_path, MINE, RESTING)
-    assert found.names == ("mine", "leaky")
-    assert [one.describe() for one in found.resting] == ["rule leaky rests: the dialect has no leaky_relu"]
-    assert found.to_json()["resting"] == [{"name": "leaky", "lacks": ["leaky_relu"]}]
+    assert found.names == ("mine", "unready")
+    assert [one.describe() for one in found.resting] == ["rule unready rests: the dialect has no gelu"]
+    assert found.to_json()["resting"] == [{"name": "unready", "lacks": ["gelu"]}]
 
 
 def test_no_file_and_a_file_without_rules_are_no_rules(tmp_path: Path, store: ContentStore) -> None:

@@ -136,3 +136,46 @@ def test_batch_normalization_of_opset_7_refuses_spatial_0(tmp_path: Path) -> Non
 def test_auto_pad_puts_the_odd_pad_after_or_before(tmp_path: Path, mode: str, expected: list[int]) -> None:
     nodes = [node("MaxPool", ["x"], ["y"], kernel_shape=[1, 3], strides=[1, 3], auto_pad=mode)]
     assert _run(tmp_path, nodes, [[[[1, 4, 9, 8, 7]]]], 12).reshape(-1).tolist() == expected
+
+
+def test_leaky_relu_has_an_alpha_of_a_hundredth_as_float32_unless_told(tmp_path: Path) -> None:
+    by_default, given = [node("LeakyRelu", ["x"], ["y"])], [node("LeakyRelu", ["x"], ["y"], alpha=-2.0)]
+    for opset in (7, 16):
+        assert _run(tmp_path, by_default, [-1, 3], opset).tolist() == [-np.float32(0.01), 3]
+        assert _run(tmp_path, given, [-1, 3], opset).tolist() == [2, 3]
+        assert _code(tmp_path, [node("LeakyRelu", ["x"], ["y"], alpha=1)], [2], opset) is Code.GRAPH_INVALID
+        assert _code(tmp_path, [node("LeakyRelu", ["x"], ["y"], slope=1.0)], [2], opset) is Code.GRAPH_INVALID
+
+
+def test_the_slope_of_prelu_spreads_over_the_input_and_never_the_other_way_round(tmp_path: Path) -> None:
+    nodes = [node("PRelu", ["x", "slope"], ["y"])]
+    image = -np.ones((1, 2, 1, 2))
+    for opset in (7, 9, 16):
+        by_channel = _run(tmp_path, nodes, image, opset, slope=np.array([2, 3], np.float32).reshape(2, 1, 1))
+        assert by_channel.reshape(-1).tolist() == [-2, -2, -3, -3]
+        by_column = _run(tmp_path, nodes, image, opset, slope=np.array([2, 3], np.float32))
+        assert by_column.reshape(-1).tolist() == [-2, -3, -2, -3]
+        for shape in ([2, 2, 1, 2], [1, 1, 1, 1, 1], [1, 3, 1, 1], [1, 2, 5, 2]):
+            assert _code(tmp_path, nodes, [1, 2, 1, 2], opset, slope=np.ones(shape, np.float32)) is Code.GRAPH_INVALID
+
+
+def test_prelu_learns_integers_of_32_and_64_bits_at_9(tmp_path: Path) -> None:
+    def integers(dtype: Any, opset: int) -> Any:
+        to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        nodes = [
+            node("Cast", ["x"], ["a"], to=to), node("PRelu", ["a", "s"], ["b"]), node("Cast", ["b"], ["y"], to=1),
+        ]  # fmt: skip
+        return nodes, opset, {"s": np.array([3], dtype)}
+
+    for dtype in (np.int32, np.int64):
+        nodes, opset, weights = integers(dtype, 9)
+        assert _run(tmp_path, nodes, [-2, 5], opset, **weights).tolist() == [-6, 5]
+    for dtype, opset in ((np.int32, 8), (np.int8, 9), (np.int16, 16)):
+        nodes, opset, weights = integers(dtype, opset)
+        assert _code(tmp_path, nodes, [2], opset, **weights) is Code.GRAPH_INVALID
+
+
+def test_tanh_takes_no_attribute(tmp_path: Path) -> None:
+    for opset in (7, 13):
+        assert _run(tmp_path, [node("Tanh", ["x"], ["y"])], [0, 100, -100], opset).tolist() == [0, 1, -1]
+        assert _code(tmp_path, [node("Tanh", ["x"], ["y"], alpha=1.0)], [2], opset) is Code.GRAPH_INVALID

@@ -156,7 +156,7 @@ def test_attributes_keep_the_words_that_operators_take_and_no_others() -> None:
 
 
 def test_every_word_that_a_handler_compares_with_is_kept() -> None:
-    assert {*COORDINATES, *ROUNDINGS, *_POLICIES} <= WORDS
+    assert {*COORDINATES, *ROUNDINGS, *_POLICIES, "DCR", "CRD"} <= WORDS
 
 
 def test_an_operator_that_holds_a_secret_is_refused_without_telling_it(tmp_path: Path) -> None:

@@ -53,3 +53,26 @@ def test_a_move_across_the_end_of_a_row_is_none() -> None:
     assert moved((1, 2, 3, 8), View((6, 8), (8, 1)), (1, 6, 1, 8)) is not None
     assert moved((1, 2, 3, 8), View((4, 8), (8, 1), 4), (1, 4, 1, 8)) is None
     assert moved((1, 2, 3, 8), View((2, 2, 12), (24, 12, 1)), (1, 2, 2, 12)) is None
+
+
+def test_depth_to_space_takes_numbers_of_so_many_rows_in_turn() -> None:
+    by_depth = moved((1, 12, 3, 5), transposed((1, 12, 3, 5), (1, 3, 2, 2, 3, 5), (0, 1, 4, 2, 5, 3)), (1, 3, 6, 10))
+    by_rows = moved((1, 12, 3, 5), transposed((1, 12, 3, 5), (1, 2, 2, 3, 3, 5), (0, 3, 4, 1, 5, 2)), (1, 3, 6, 10))
+    for found, step in ((by_depth, 1), (by_rows, 3)):
+        assert found is not None
+        assert found.axes[2] == (Digit(5, (0, 0, 1)), Digit(2, (step, 0, 0)))
+        assert (found.interleaved, found.mixes_channels) == (2, True)
+
+
+def test_vectors_run_along_rows_that_stay_rows_and_not_along_others() -> None:
+    shape = (1, 4, 3, 8)
+    kept = views.sliced(views.whole(shape), shape, [range(1), range(1, 3), range(3), range(2, 8)])
+    found = moved(shape, kept, (1, 2, 3, 6))
+    assert found is not None and (found.interleaved, found.mixes_channels) == (1, False)
+    turned = moved(shape, transposed(shape, shape, (0, 1, 3, 2)), (1, 4, 8, 3))
+    assert turned is not None and (turned.interleaved, turned.mixes_channels) == (0, False)
+    mirrored = views.sliced(views.whole(shape), shape, [range(1), range(4), range(3), range(7, -1, -1)])
+    found = moved(shape, mirrored, shape)
+    assert found is not None and found.interleaved == 0
+    many = moved((1, 81, 1, 5), transposed((1, 81, 1, 5), (1, 1, 9, 9, 1, 5), (0, 1, 4, 2, 5, 3)), (1, 1, 9, 45))
+    assert many is not None and many.interleaved == 0

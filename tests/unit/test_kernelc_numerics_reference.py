@@ -69,6 +69,15 @@ def test_activations_and_normalisation() -> None:
     assert _run("batch_norm", [[5, 5]], [2, 1], [1, 0], [3, 5], [4, 1], epsilon=0.0) == [[3, 0]]
 
 
+def test_what_is_below_zero_is_scaled_by_a_constant_or_by_a_slope_of_its_own() -> None:
+    assert _run("leaky_relu", [-4, -0.0, 0, 4], alpha=0.25) == [-1, 0, 0, 4]
+    assert _run("leaky_relu", [-4, 4], alpha=-2.0) == [8, 4]
+    assert _run("prelu", [[-4, 4], [-4, -8]], [2, 0.5]) == [[-8, 4], [-8, -4]]
+    assert _run("prelu", [[-4, 4], [-4, -8]], [[3], [-1]]) == [[-12, 4], [4, 8]]
+    kept = _run("leaky_relu", [-0.0, np.inf, -np.inf, np.nan], alpha=0.5)
+    assert np.signbit(kept[0]) and kept[1:3] == [np.inf, -np.inf] and np.isnan(kept[3])
+
+
 def test_silu_and_layer_norm_by_hand() -> None:
     assert _run("silu", [0, -1000, 1000]) == [0, 0, 1000]
     assert _run("layer_norm", [[1, 3], [-4, 4]], epsilon=0.0) == [[-1, 1], [-1, 1]]

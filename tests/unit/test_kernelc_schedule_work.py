@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from kernelc.layout.buffer import Buffer
-from kernelc.layout.movement import straight
+from kernelc.layout.movement import Digit, Movement, straight
 from kernelc.layout.window import Taps
 from kernelc.lowering import cast, contraction, depthwise, elementwise, rearrange, text
 from kernelc.lowering.kernel import Kernel
@@ -107,9 +107,19 @@ def test_a_cast_loads_and_stores_each_number_once(before: int, after: int):
 def test_a_cast_between_blocks_loads_and_stores_each_number_once(before: int, after: int):
     x, y = Buffer(16, 2, 5, before), Buffer(16, 2, 5, after)
 
-    kernel = rearrange.lower(rearrange.Rearrange(x, y, straight(16, 2, 5)))
+    kernel = rearrange.lower(rearrange.Rearrange(x, y, straight(16, 2, 5), 16))
 
     assert counted(kernel, "load") == counted(kernel, "store") == 16 * 2 * 5
+
+
+def test_rows_in_turn_are_loaded_and_stored_by_whole_vectors():
+    columns = (Digit(21, (0, 0, 1)), Digit(2, (1, 0, 0)))
+    spread = Movement(((Digit(3, (4, 0, 0)),), (Digit(2, (0, 1, 0)), Digit(2, (2, 0, 0))), columns), (0, 0, 0))
+
+    kernel = rearrange.lower(rearrange.Rearrange(Buffer(12, 2, 21, 1), Buffer(3, 4, 42, 1), spread, 16))
+
+    assert counted(kernel, "load") == counted(kernel, "store") == 12 * 2 * 21
+    assert {task.lanes for task, _ in kernel.work.tasks if task.kind in ("load", "store")} == {16, 4, 1}
 
 
 def test_a_loop_of_unknown_bounds_must_say_how_often_it_turns():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
 from kernelc.frontend.operators.registry import NodeImport, operator
@@ -145,6 +147,87 @@ def concat(node: NodeImport) -> str:
     rank = len(node.tensor(values[0]).shape)
     axis = node.axis(node.attributes.integer("axis"), rank, negative=node.site.opset >= 11)
     return node.emit("concat", values, {"axis": axis})
+
+
+@operator("Split", 2)
+def split_2(node: NodeImport) -> tuple[str, ...]:
+    """Lengths are an attribute; without it all parts are equal. Negative axes came with operator set 11."""
+    (value,) = node.required(1)
+    axis, size = _split_axis(node, value)
+    lengths = node.attributes.optional_integers("split")
+    return _split(node, value, axis, _equal(node, size) if lengths is None else lengths)
+
+
+@operator("Split", 13)
+def split_13(node: NodeImport) -> tuple[str, ...]:
+    """Lengths are an optional constant input."""
+    value, lengths = node.operands(1, 2)
+    assert value is not None
+    axis, size = _split_axis(node, value)
+    return _split(node, value, axis, _equal(node, size) if lengths is None else node.integers_of(lengths, "split"))
+
+
+@operator("Split", 18)
+def split_18(node: NodeImport) -> tuple[str, ...]:
+    """Either lengths, or `num_outputs`: then the last part is smaller where the others do not fill the dimension."""
+    value, lengths = node.operands(1, 2)
+    assert value is not None
+    axis, size = _split_axis(node, value)
+    if (lengths is None) != node.attributes.has("num_outputs"):
+        raise node.site.invalid("it takes either the input split or the attribute num_outputs")
+    if lengths is not None:
+        return _split(node, value, axis, node.integers_of(lengths, "split"))
+    count = node.attributes.integer("num_outputs")
+    if count != node.outputs:
+        raise node.site.invalid(f"num_outputs is {count}; it has {node.outputs} outputs")
+    length = -(-size // count)
+    return _split(node, value, axis, (*(length,) * (count - 1), size - length * (count - 1)))
+
+
+def _split_axis(node: NodeImport, value: str) -> tuple[int, int]:
+    """The axis and its size."""
+    shape = node.tensor(value).shape
+    axis = node.axis(node.attributes.integer("axis", 0), len(shape), negative=node.site.opset >= 11)
+    size = shape[axis]
+    if not isinstance(size, int):
+        why = f"the size {size} of the axis that is split is symbolic"
+        raise node.site.error(Code.SHAPE_NOT_INFERRED, why, "Give the shapes of all inputs with --shape NAME=...")
+    return axis, size
+
+
+def _equal(node: NodeImport, size: int) -> tuple[int, ...]:
+    if node.outputs == 0 or size % node.outputs:
+        raise node.site.invalid(f"a dimension of {size} does not split into {node.outputs} equal parts")
+    return (size // node.outputs,) * node.outputs
+
+
+def _split(node: NodeImport, value: str, axis: int, lengths: tuple[int, ...]) -> tuple[str, ...]:
+    """One slice for each output."""
+    size = node.tensor(value).shape[axis]
+    if len(lengths) != node.outputs:
+        raise node.site.invalid(f"it has {len(lengths)} lengths and {node.outputs} outputs")
+    if min(lengths, default=0) < 0 or sum(lengths) != size:
+        raise node.site.invalid(f"lengths {list(lengths)} do not make up a dimension of {size}")
+    ends = list(accumulate(lengths))
+    axes, steps = node.list_constant((axis,)), node.list_constant((1,))
+    bounds = [
+        (node.list_constant((end - length,)), node.list_constant((end,)))
+        for end, length in zip(ends, lengths, strict=True)
+    ]
+    return tuple(node.emit("slice", [value, start, end, axes, steps]) for start, end in bounds)
+
+
+@operator("DepthToSpace", 1)
+def depth_to_space_1(node: NodeImport) -> str:
+    """Channels count rows, columns, depth."""
+    return node.emit("depth_to_space", node.required(1), {"block": node.attributes.integer("blocksize"), "mode": "DCR"})
+
+
+@operator("DepthToSpace", 11)
+def depth_to_space_11(node: NodeImport) -> str:
+    """The order of the channels is an attribute."""
+    block, mode = node.attributes.integer("blocksize"), node.attributes.text("mode", "DCR")
+    return node.emit("depth_to_space", node.required(1), {"block": block, "mode": mode})
 
 
 @operator("Gather", 1)

@@ -12,6 +12,7 @@ from kernelc.media.ops import FLOATS
 _UNARY = {
     "Relu": ("relu", 6),
     "Sigmoid": ("sigmoid", 6),
+    "Tanh": ("tanh", 6),
     "HardSwish": ("hard_swish", 14),
     "Identity": ("identity", 1),
     "Sqrt": ("sqrt", 6),
@@ -49,6 +50,30 @@ def power(node: NodeImport) -> str:
     for _ in range(int(number) - 1):
         result = node.emit("mul", [result, value])
     return node.emit("identity", [value]) if result == value else result
+
+
+@operator("LeakyRelu", 6)
+def leaky_relu(node: NodeImport) -> str:
+    """By default alpha is 0.01, as float32."""
+    return node.emit("leaky_relu", node.required(1), {"alpha": node.attributes.real("alpha", float(np.float32(0.01)))})
+
+
+@operator("PRelu", 7)
+def prelu_7(node: NodeImport) -> str:
+    """Floats only; the slope is broadcast to the input, and never the other way round."""
+    value, slope = node.required(2)
+    if node.tensor(value).dtype not in FLOATS:
+        raise node.site.invalid(f"its input is of type {node.tensor(value).dtype}; integers came with operator set 9")
+    return node.emit("prelu", [value, slope])
+
+
+@operator("PRelu", 9)
+def prelu_9(node: NodeImport) -> str:
+    """Integers of 32 and 64 bits too."""
+    value, slope = node.required(2)
+    if node.tensor(value).dtype not in FLOATS | {"i32", "i64", "u32", "u64"}:
+        raise node.site.invalid(f"its input is of type {node.tensor(value).dtype}; the operator does not take that")
+    return node.emit("prelu", [value, slope])
 
 
 @operator("HardSigmoid", 6)

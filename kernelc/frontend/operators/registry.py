@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,10 @@ from kernelc.media.builder import GraphBuilder
 
 
 class NodeImport:
-    """A node of the model under import: its operands by the builder's names (None where absent), its attributes."""
+    """A node of the model under import: its operands by the builder's names (None where absent), its attributes.
+
+    `outputs` is how many outputs it has.
+    """
 
     def __init__(
         self,
@@ -25,11 +28,13 @@ class NodeImport:
         inputs: Sequence[str | None],
         attributes: Attributes,
         reader: TensorReader,
+        outputs: int,
     ) -> None:
         self.site = site
         self.builder = builder
         self.attributes = attributes
         self.reader = reader
+        self.outputs = outputs
         self._inputs = inputs
 
     def operands(self, least: int, most: int | None = None) -> list[str | None]:
@@ -90,16 +95,17 @@ class NodeImport:
         return value % rank
 
 
-Handler = Callable[[NodeImport], str]
-"""Adds the Media nodes of one ONNX node; returns the value of its first output."""
+Handler = Callable[[NodeImport], str | tuple[str, ...]]
+"""Adds the Media nodes of one ONNX node; returns the value of its first output, or those of the first ones in order."""
 
+H = TypeVar("H", bound=Handler)
 _HANDLERS: dict[str, list[tuple[int, Handler]]] = {}
 
 
-def operator(name: str, since: int) -> Callable[[Handler], Handler]:
+def operator(name: str, since: int) -> Callable[[H], H]:
     """Register a handler of ONNX operator `name` for operator sets from `since` up to the next handler's."""
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: H) -> H:
         _HANDLERS.setdefault(name, []).append((since, handler))
         _HANDLERS[name].sort(key=lambda entry: entry[0])
         return handler

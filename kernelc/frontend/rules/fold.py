@@ -16,7 +16,7 @@ from kernelc.numerics import exact
 MAX_FOLDED_ELEMENTS = 2**24
 """Larger results are left to the device, so that a small model cannot become a huge one by folding."""
 _COMMUTATIVE = ("add", "mul")
-_BINARY = ("add", "mul", "sub", "div")
+_BINARY = ("add", "mul", "sub", "div", "prelu")
 _NEUTRAL = {"add": -0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
 _RESHAPES = ("dynamic_reshape", "flatten", "squeeze", "unsqueeze", "reshape")
 
@@ -111,11 +111,15 @@ def constant_second(build: Rebuild, node: Node, _: Node) -> str | None:
 
 
 def constant_shape(build: Rebuild, node: Node, _: Node) -> str | None:
-    """A constant operand of a binary operation is a scalar, or has the rank of the result."""
+    """A constant operand of a binary operation is a scalar, or has the rank of the result.
+
+    A prelu has the shape of its first operand, which so stays.
+    """
     if node.op not in _BINARY:
         return None
     result = result_type(build.call(node))[1]
-    operands = [_with_rank(build, name, len(result)) for name in node.inputs]
+    kept = node.inputs[:1] if node.op == "prelu" else ()
+    operands = [*kept, *(_with_rank(build, name, len(result)) for name in node.inputs[len(kept) :])]
     if operands == list(node.inputs):
         return None
     changed = result_type(build.call(Node(node.op, node.name, tuple(operands), node.outputs)))[1]

@@ -1,4 +1,4 @@
-"""Moves of elements as one operation: whatever transposes, slices and reshapes make of a value is one `rearrange`."""
+"""Moves of elements as one operation: what transposes, slices, reshapes and others make of a value is a `rearrange`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from kernelc.frontend.rewrite import Rebuild
 from kernelc.graph import AttrValue, Node
 from kernelc.media import views
 from kernelc.media.infer import result_type
-from kernelc.media.rules_data import slice_range
+from kernelc.media.rules_data import depth_in_space, slice_range
 from kernelc.media.views import View
 
 _MOVES = ("rearrange", "reshape", "transpose")
 
 
 def move(build: Rebuild, node: Node, old: Node) -> str | None:
-    """A transpose, slice or reshape of a static value is a rearrange of the value behind all moves before it.
+    """A transpose, slice, reshape or depth_to_space of a static value is a rearrange of the value behind all moves.
 
     Where these and it are no view together, it is one of its operand.
     """
-    if node.op not in ("reshape", "slice", "transpose"):
+    if node.op not in ("depth_to_space", "reshape", "slice", "transpose"):
         return None
     value = build.tensor(node.inputs[0])
     _, result = result_type(build.call(node))
@@ -36,6 +36,8 @@ def _view(build: Rebuild, node: Node, before: View) -> View | None:
     shape = build.tensor(node.inputs[0]).static_shape
     if node.op == "transpose":
         return views.transposed(before, shape, node.integers("permutation"))
+    if node.op == "depth_to_space":
+        return views.transposed(before, *depth_in_space(shape, node.integer("block"), str(node.attr("mode"))))
     return before if node.op == "reshape" else views.sliced(before, shape, _ranges(build, node))
 
 

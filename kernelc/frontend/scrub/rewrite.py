@@ -24,10 +24,10 @@ _PLAIN = {_Proto.INT: "i", _Proto.FLOAT: "f"}
 _LISTS = {_Proto.INTS: "ints", _Proto.FLOATS: "floats"}
 WORDS = frozenset(
     {
-        "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "nearest", "linear", "bilinear", "cubic", "half_pixel",
-        "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
-        "tf_crop_and_resize", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil", "stretch", "not_larger",
-        "not_smaller",
+        "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "DCR", "CRD", "nearest", "linear", "bilinear", "cubic",
+        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+        "tf_half_pixel_for_nn", "tf_crop_and_resize", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil",
+        "stretch", "not_larger", "not_smaller",
     }
 )  # fmt: skip
 """The words that text attributes of supported operators take. Other operators are refused before they are read."""
