@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,29 @@ class Line:
 Measures = Mapping[str, Callable[[], Iterator[Line]]]
 
 
-def unknown(names: Sequence[str], known: Iterable[str]) -> int | None:
-    """The exit status for names that are no lines, which is said; None when all are."""
-    if wrong := sorted(set(names) - set(known)):
-        print(f"no such line: {', '.join(wrong)}; there are {', '.join(known)}", file=sys.stderr)
-        return 2
-    return None
+def options(name: str, about: str, known: Sequence[str], words: Sequence[str], *, small: str = "") -> Namespace:
+    """The command line of the bar `name`: `lines`, and, where `small` says what that is, `small`.
+
+    `about` is what its module says of itself. Ends the process after --help, and with 2 for what is no line.
+    """
+    program = f"python -m benchmarks.bar_{name.lower()}"
+    examples = {f"make bar-{name}": "every line", f"{program} {known[0]}": "this line alone"}
+    if small:
+        examples[f"{program} --small {known[-1]}"] = "the small one"
+    width = max(map(len, examples))
+    parser = ArgumentParser(
+        prog=program,
+        description=about.partition("\n")[0],
+        epilog="\n".join(["examples:", *(f"  {line:{width}}  {what}" for line, what in examples.items())]),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("lines", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all by default")
+    if small:
+        parser.add_argument("--small", action="store_true", help=small)
+    given = parser.parse_args(words)
+    if wrong := sorted(set(given.lines) - set(known)):
+        parser.error(f"no such line: {', '.join(wrong)}; there are {', '.join(known)}")
+    return given
 
 
 def measure(name: str, chosen: Sequence[str], measures: Measures) -> int:

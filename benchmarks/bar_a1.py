@@ -136,10 +136,9 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Measure the named lines, or all."""
-    if (wrong := bar.unknown(names, MEASURES)) is not None:
-        return wrong
+    names = bar.options("A1", __doc__, list(MEASURES), words).lines
     shutil.rmtree(STATE, ignore_errors=True)
     built = product.text_direction(STATE)
     return bar.measure("A1", names, {name: partial(measure, built) for name, measure in MEASURES.items()})

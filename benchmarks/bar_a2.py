@@ -245,10 +245,9 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Measure the named lines, or all."""
-    if (wrong := bar.unknown(names, MEASURES)) is not None:
-        return wrong
+    names = bar.options("A2", __doc__, list(MEASURES), words).lines
     if not names:
         shutil.rmtree(STATE, ignore_errors=True)
     STATE.mkdir(parents=True, exist_ok=True)

@@ -181,11 +181,9 @@ MEASURES: Mapping[str, Callable[[], Iterator[Line]]] = {
 }
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Measure the named lines, or all."""
-    if (wrong := bar.unknown(names, MEASURES)) is not None:
-        return wrong
-    return bar.measure("A3", names, MEASURES)
+    return bar.measure("A3", bar.options("A3", __doc__, list(MEASURES), words).lines, MEASURES)
 
 
 if __name__ == "__main__":

@@ -173,12 +173,9 @@ def measures(*, small: bool) -> Mapping[str, Callable[[], Iterator[Line]]]:
 
 def main(words: list[str]) -> int:
     """Measure the named lines, or all."""
-    small = "--small" in words
-    known = measures(small=small)
-    names = [word for word in words if word != "--small"]
-    if (wrong := bar.unknown(names, known)) is not None:
-        return wrong
-    return bar.measure("A4-small" if small else "A4", names, known)
+    smaller = "release one model in place of four, into A4-small.json"
+    given = bar.options("A4", __doc__, list(measures(small=False)), words, small=smaller)
+    return bar.measure("A4-small" if given.small else "A4", given.lines, measures(small=given.small))
 
 
 if __name__ == "__main__":

@@ -93,10 +93,9 @@ EPILOGUE = 0.05
 MEASURES = {"speed1": functools.partial(speed, 1), "speed2": functools.partial(speed, 2), "fused": fused}
 
 
-def main(chosen: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Measure the chosen lines, or all; 1 when one does not hold."""
-    status = bar.unknown(chosen, MEASURES)
-    return bar.measure("C", chosen, MEASURES) if status is None else status
+    return bar.measure("C", bar.options("C", __doc__, list(MEASURES), words).lines, MEASURES)
 
 
 if __name__ == "__main__":

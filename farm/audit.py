@@ -179,7 +179,11 @@ def _inside(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.iterdir() if subject.is_bundle(path)) if folder.is_dir() else []
     if not found:
         raise FarmError(
-            Code.BUNDLE_INVALID, f"{folder} is not a bundle", "it holds none either", detail={"file": str(folder)}
+            Code.BUNDLE_INVALID,
+            f"{folder} is not a bundle",
+            "it holds none either",
+            "Give bundles, or a folder that holds some, as `farm build --out` leaves it.",
+            {"file": str(folder)},
         )
     return found
 

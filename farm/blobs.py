@@ -137,4 +137,5 @@ def fill(store: ContentStore, repository: Repository, digest: Digest, size: int,
 
 
 def _refused(digest: Digest, why: str) -> FarmError:
-    return FarmError(Code.BLOB_REFUSED, f"the blob {digest} was refused", why, "Nothing of it was kept.")
+    advice = "Run the command again; if it comes back, have the build run again, or the release published again."
+    return FarmError(Code.BLOB_REFUSED, f"the blob {digest} was refused", f"{why}; nothing of it was kept", advice)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from farm import bill_check
 from farm.origin import origin_of
 from farm.payload import (
     GOLDEN,
@@ -29,11 +30,11 @@ from kernelfarm.errors import Code, FarmError
 from kernelfarm.golden import Golden
 from kernelfarm.layout import fault
 from kernelfarm.links import Links
-from kernelfarm.nouns import recipe_key
 from kernelfarm.oci import Descriptor
 from kernelfarm.oci_bundle import CONFIG, BundleView, PayloadView
 from sbom import read as sbom
 from sbom.parts import Hashes
+from sbom.read import Sbom
 from toolchains import features, gate, products, target
 from toolchains.machines import MACHINES
 from toolchains.properties import FLOOR, Property
@@ -114,11 +115,21 @@ def _require_golden(view: BundleView, payload: PayloadView, config: Mapping[str,
 def require_sbom(view: BundleView, payload: PayloadView) -> str:
     """The bill is valid, and lists exactly the payload's files, read again here, and what was linked into them.
 
-    The model that its provenance says was scrubbed is the one that it says, too.
+    What it says of the recipe, the model and the tools is what its provenance says.
     """
-    blob, linked_blob = payload.files[SBOM], payload.files[LINKS]
+    blob = payload.files[SBOM]
     name = oci.blob_name(blob.digest)
-    found = sbom.read(view.folder.read_blob(blob), name)
+    try:
+        return _require_bill(view, payload, sbom.read(view.folder.read_blob(blob), name), name)
+    except FarmError as error:
+        if error.detail.get("file") != name:
+            raise
+        why = f"{SBOM} of {payload.target}: {error.why}"
+        raise FarmError(error.code, error.what, why, error.next_step, error.detail) from error
+
+
+def _require_bill(view: BundleView, payload: PayloadView, found: Sbom, name: str) -> str:
+    linked_blob = payload.files[LINKS]
     linked = canonical.decode(Links, view.folder.read_blob(linked_blob), name=oci.blob_name(linked_blob.digest))
     hashes = {}
     for title, each in sorted(payload.files.items()):
@@ -129,9 +140,10 @@ def require_sbom(view: BundleView, payload: PayloadView) -> str:
         model = str(_json(view, payload.files[CONFIG])["model"]["digest"])
     except (KeyError, TypeError) as reason:
         raise fault(Code.PAYLOAD_INVALID, name, f"{CONFIG} of {payload.target} does not name its model") from reason
-    made = origin_of(view, payload)
-    sbom.require_fits(found, hashes, linked, model, made.model.before, recipe_key(made.recipe), name)
-    return f"{len(found.components)} components, {len(linked.sources)} sources, {found.serial}"
+    sbom.require_fits(found, hashes, linked, model, name)
+    facts = bill_check.require_made_so(found, origin_of(view, payload), name)
+    sources = f"{len(linked.sources)} sources"
+    return f"{len(found.components)} components, {sources}, {facts} facts of its provenance, {found.serial}"
 
 
 def _require_hardening(view: BundleView, payload: PayloadView, known: Target, said: Mapping[str, Any]) -> str:

@@ -6,19 +6,18 @@ Nothing is read back through cyclonedx-python-lib, which would drop what it does
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from packageurl import PackageURL
 
 from kernelfarm import canonical, digest
-from kernelfarm.digest import Digest
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.links import Links
 from sbom import cyclonedx
 from sbom.document import serial_of
 from sbom.licence import expression
-from sbom.parts import PREFIX, Hashes
+from sbom.parts import Hashes
 from sbom.payload import MODEL_REF, NAME, file_ref, object_ref
 
 
@@ -26,7 +25,7 @@ from sbom.payload import MODEL_REF, NAME, file_ref, object_ref
 class Component:
     """A component as it is written; empty where the bill says nothing. `inside` is the ref of the one that holds it.
 
-    `made_from` are the hashes of what its pedigree calls its ancestors.
+    `ancestors` are those of its pedigree.
     """
 
     ref: str
@@ -39,26 +38,46 @@ class Component:
     hashes: Hashes | None
     used: bool
     inside: str
-    made_from: tuple[Hashes, ...] = ()
+    ancestors: tuple[Component, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object, for reports."""
         fields = ("ref", "kind", "name", "version", "purl", "licence", "supplier", "inside")
         shown: dict[str, Any] = {name: getattr(self, name) for name in fields if getattr(self, name)}
         shown["used"] = self.used
-        if self.made_from:
-            shown["made_from"] = [item.sha256 for item in self.made_from]
-        return shown if self.hashes is None else {**shown, "sha256": self.hashes.sha256}
+        if self.ancestors:
+            shown["made_from"] = [item.sha256 for item in self.ancestors]
+        return {**shown, "sha256": self.sha256} if self.sha256 else shown
+
+    @property
+    def sha256(self) -> str:
+        """Its SHA-256 in hex; empty where the bill gives none."""
+        return "" if self.hashes is None else self.hashes.sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """A workflow of the formulation: its identifier, its parameters, the refs of what it used."""
+
+    uid: str
+    parameters: Mapping[str, str]
+    resources: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Sbom:
-    """A bill as it is written: its components, the root first, what needs what, the key of the recipe."""
+    """A bill as it is written: its components, the root first, what needs what, what made the bill, how it was made.
+
+    `properties` are all that it has anywhere, as (name, value).
+    """
 
     serial: str
     components: tuple[Component, ...]
     needs: Mapping[str, tuple[str, ...]]
-    recipe_key: str = ""
+    makers: tuple[Component, ...] = ()
+    workflows: tuple[Workflow, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
 
     def by_ref(self) -> dict[str, Component]:
         """The components by their refs."""
@@ -84,7 +103,8 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     """The bill in a file called `name`.
 
     Raises `FarmError` SBOM_INVALID unless it is canonical, valid by the strict schema, has the serial number of its
-    content, package URLs that are some, and no ref twice.
+    content, package URLs that are some, no ref twice, and in no one place a property, parameter or kind of hash twice,
+    of which readers may take either.
     """
     try:
         document = canonical.loads(data, strict=True, name=name)
@@ -96,7 +116,9 @@ def read(data: bytes, name: str = NAME) -> Sbom:
         raise _invalid(name, f"it is of version {document['specVersion']}")
     if document.get("serialNumber") != serial_of(document):
         raise _invalid(name, "its serial number does not follow from its content")
-    root = document.get("metadata", {}).get("component")
+    properties = tuple(_named(document, name))
+    metadata = document.get("metadata", {})
+    root = metadata.get("component")
     if root is None:
         raise _invalid(name, "it says nothing about what it describes")
     components = tuple(_flat([root, *document.get("components", [])], "", name))
@@ -106,8 +128,10 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     needs = {item["ref"]: tuple(item.get("dependsOn", ())) for item in document.get("dependencies", [])}
     if unknown := sorted(({*needs, *(ref for others in needs.values() for ref in others)}) - set(refs)):
         raise _invalid(name, f"it says what {unknown[0]} needs, which it does not list")
-    own = {item["name"]: item.get("value", "") for item in root.get("properties", [])}
-    return Sbom(document["serialNumber"], components, needs, own.get(f"{PREFIX}recipe-key", ""))
+    tools = metadata.get("tools", {})  # before 1.5 a list, which says no refs
+    makers = tuple(_flat(tools.get("components", []) if isinstance(tools, dict) else [], "", name))
+    flows = [flow for formula in document.get("formulation", []) for flow in formula.get("workflows", [])]
+    return Sbom(document["serialNumber"], components, needs, makers, tuple(map(_workflow, flows)), properties)
 
 
 def require_fits(
@@ -115,17 +139,12 @@ def require_fits(
     hashes: Mapping[str, Hashes],
     linked: Links,
     model: str,
-    before: Digest | None,
-    recipe: Digest,
     name: str = NAME,
 ) -> None:
     """Raise `FarmError` PAYLOAD_INCONSISTENT unless the bill lists exactly these files, objects and sources.
 
-    `hashes` are those of the payload's files, read again; `model` the digest that its configuration gives; `before` the
-    one before scrubbing and `recipe` the recipe's key that its provenance gives.
+    `hashes` are those of the payload's files, read again; `model` the digest that its configuration gives.
     """
-    if found.recipe_key != recipe:
-        raise _unfit(name, f"it is of the recipe {found.recipe_key or '?'}, its provenance of {recipe}")
     own = found.by_ref()
     objects = {object_ref(item): "" for file in linked.files for item in file.inputs}
     sources = {f"source/{source.name}": digest.hex_of(source.digest) for source in linked.sources}
@@ -136,18 +155,10 @@ def require_fits(
         if own[file_ref(file)].hashes != value:
             raise _unfit(name, f"it has another SHA-512 of {file}")
     _require_same(own, MODEL_REF, {MODEL_REF: digest.hex_of(digest.parse(model))}, name, whole=True)
-    _require_before(own[MODEL_REF], before, name)
     for file_found in linked.files:
         needed = set(found.needs.get(file_ref(file_found.name), ()))
         if lacking := sorted({object_ref(item) for item in file_found.inputs} - needed):
             raise _unfit(name, f"it does not say that {file_found.name} holds {lacking[0]}")
-
-
-def _require_before(model: Component, before: Digest | None, name: str) -> None:
-    wanted = () if before is None else (Hashes.of_digest(before),)
-    if model.made_from != wanted:
-        said, given = (" ".join(item.sha256 for item in items) or "none" for items in (model.made_from, wanted))
-        raise _unfit(name, f"it gives the model before scrubbing the hash {said}, its provenance {given}")
 
 
 def matches(component: Component, wanted: PackageURL) -> bool:
@@ -204,9 +215,36 @@ def _flat(components: Iterable[Mapping[str, Any]], inside: str, name: str) -> It
             _hashes(item),
             item.get("scope") != "excluded",
             inside,
-            tuple(_hashes(each) or Hashes("") for each in item.get("pedigree", {}).get("ancestors", [])),
+            tuple(_flat(item.get("pedigree", {}).get("ancestors", []), ref, name)),
+            {entry["name"]: entry.get("value", "") for entry in item.get("properties", [])},
         )
         yield from _flat(item.get("components", []), ref, name)
+
+
+def _workflow(item: Mapping[str, Any]) -> Workflow:
+    given = [each for entry in item.get("inputs", []) for each in entry.get("parameters", [])]
+    return Workflow(
+        item["uid"],
+        {each.get("name", ""): each.get("value", "") for each in given},
+        frozenset(each.get("ref", "") for each in item.get("resourceReferences", [])),
+    )
+
+
+_KEYS = {"hashes": "alg", "parameters": "name", "properties": "name"}
+"""Lists of a bill in which nothing may be named twice, and what names it."""
+
+
+def _named(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """All properties in a part of the bill; raises `FarmError` SBOM_INVALID where something is named twice."""
+    items = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    for key, label in _KEYS.items() if isinstance(value, dict) else ():
+        names = [entry.get(label, "") for entry in value.get(key, [])]
+        if twice := sorted(text for text in set(names) if names.count(text) > 1):
+            raise _invalid(name, f"it has {twice[0]} twice in the {key} of {value.get('bom-ref', 'one place')}")
+    if isinstance(value, dict):
+        yield from ((entry["name"], entry.get("value", "")) for entry in value.get("properties", []))
+    for item in items:
+        yield from _named(item, name)
 
 
 def _hashes(item: Mapping[str, Any]) -> Hashes | None:
@@ -224,9 +262,7 @@ def _require_same(
     own: Mapping[str, Component], prefix: str, wanted: Mapping[str, str], name: str, *, whole: bool = False
 ) -> None:
     listed = {
-        ref: component.hashes.sha256 if component.hashes else ""
-        for ref, component in own.items()
-        if (ref == prefix if whole else ref.startswith(prefix))
+        ref: component.sha256 for ref, component in own.items() if (ref == prefix if whole else ref.startswith(prefix))
     }
     for ref in sorted(set(listed) | set(wanted)):
         if ref not in wanted:

@@ -7,7 +7,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,10 @@ Examples:
 
 Exit status: 0 done, 1 the thing asked about is bad, 2 wrong usage, 3 the environment lacks something (see
 `farm doctor`), 4 refused by policy, 130 interrupted."""
+_ADVICE: Mapping[Code, str] = {
+    Code.BUNDLE_INVALID: "Give the folder of a bundle, as `farm build`, `farm release` and `farm fetch` leave it.",
+}
+"""What to do about errors that rooms raise which know no commands, where they say nothing themselves."""
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -122,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = invoke(arguments)
         sys.stdout.flush()
     except FarmError as error:
-        return report(error, as_json=as_json)
+        return report(error.advised(_ADVICE.get(error.code, "")), as_json=as_json)
     except click.ClickException as error:
         return report(_usage(error), as_json=as_json)
     except KeyboardInterrupt:

@@ -69,6 +69,7 @@ def command(
 
     if (key is None) == (not no_signature):
         raise _no_key() if key is None else _key_and_none()
+    reference.require_version(bundle)
     public = keys.load_public(key) if key is not None else None
     demands = policies.find(policy) if policy is not None else None
     if reference.looks_like(bundle):

@@ -286,6 +286,8 @@ def _fetch(
         raise _unlike(item, f"it says that it is for {item.channel}, the release log says for {entry.channel}")
     if entry is not None and not withdrawn_too and (withdrawn := found.withdrawn(entry.tag)):
         raise publishing.withdrawn_error(withdrawn, place.place)
+    if entry is None and not withdrawn_too:
+        _require_nowhere_withdrawn(home, item, public)
     present = offline or _is_here(final, item, public, check_payload)
     if present and not offline:  # what is fetched anew is looked at whole
         _require_standing_there(one.remote, item.digest, item.version, item.channel, public)
@@ -311,6 +313,25 @@ def _remembered(home: Home, item: Locked, origin: Reference, public: PublicKey) 
     return found
 
 
+def _require_nowhere_withdrawn(home: Home, item: Locked, public: PublicKey) -> None:
+    """Raise RELEASE_WITHDRAWN where a log of the key that this machine saw withdraws the bundle of a lock file.
+
+    For a lock file whose own log, as far as it was seen here, does not have the bundle: nothing here says that it is
+    the bundle's log. A machine that saw nothing has nothing to hold against it, and one that saw the bundle only
+    published, in a repository for trials perhaps, has nothing against it either.
+    """
+    for found in memory.every(home, public):
+        entry = found.of_digest(item.digest)
+        if entry is not None and (withdrawn := found.withdrawn(entry.tag)):
+            error = publishing.withdrawn_error(withdrawn, found.repository)
+            why = (
+                f"{error.why}; the lock file says that its log is {item.log} of {item.source}, "
+                "which this machine never saw it in"
+            )
+            advice = "Or fetch it once with the network, or take the lock file from version control."
+            raise FarmError(error.code, error.what, why, f"{error.next_step} {advice}", error.detail)
+
+
 def _require_its_log(item: Locked, found: ReleaseLog, place: str) -> None:
     """Raise LOCKFILE_INVALID unless a log, where there is one, is what the lock file says of it, as far as it goes."""
     if not found.entries:
@@ -321,8 +342,13 @@ def _require_its_log(item: Locked, found: ReleaseLog, place: str) -> None:
             f"it says that its log is {item.log} of {repository}, that of {place} is {found.name} of {found.repository}"
         )
         raise _unlike(item, why)
-    if len(found.entries) >= item.log_sequence and found.entries[item.log_sequence - 1].identity != item.log_identity:
+    if len(found.entries) < item.log_sequence:
+        return
+    if found.entries[item.log_sequence - 1].identity != item.log_identity:
         raise _unlike(item, f"it says that entry {item.log_sequence} of the log is another than in {place}")
+    entry = found.of_digest(item.digest)
+    if entry is None or entry.sequence > item.log_sequence:
+        raise _unlike(item, f"none of the {item.log_sequence} entries that it saw of the log publishes {item.digest}")
 
 
 def _unlike(item: Locked, why: str) -> FarmError:

@@ -9,6 +9,7 @@ withdrawal is known from without the network, and what a publisher puts back whe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from farm.registry import log
@@ -17,8 +18,9 @@ from farm.registry.reference import Reference
 from kernelfarm import canonical, digest, files
 from kernelfarm.errors import Code, FarmError
 from kernelfarm.paths import Home
+from signing import dsse
 from signing.keys import PublicKey
-from signing.release import is_log
+from signing.release import LogEntry, is_log
 
 FOLDER = "registry"
 
@@ -61,6 +63,24 @@ def seen(home: Home, reference: Reference, public: PublicKey, repository: str | 
 def seen_of(home: Home, name: str, public: PublicKey) -> ReleaseLog:
     """What was seen of the log of this name, wherever it was; else as `seen`."""
     return _of(home, name, public, None)
+
+
+def every(home: Home, public: PublicKey) -> Iterator[ReleaseLog]:
+    """What was seen of each log of the key, by whatever name and wherever; else as `seen`."""
+    for path in sorted((home.root / FOLDER).glob("*.log")):
+        known = _read(path)
+        try:
+            name = _name_in(known)
+        except FarmError as reason:
+            raise _damaged(path, reason.why) from reason
+        if path == _lines(home, public, name):  # else another key's
+            yield _decode(known, path, public, None)
+
+
+def _name_in(known: bytes) -> str:
+    """The name of the log that the first of its lines bears; its signature is not checked."""
+    _keyid, statement = dsse.read_unverified(known.partition(b"\n")[0], "its first line")
+    return LogEntry.from_statement(statement, "its first line").log
 
 
 def _of(home: Home, name: str, public: PublicKey, repository: str | None) -> ReleaseLog:

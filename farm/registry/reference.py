@@ -82,15 +82,27 @@ def parse_release(text: str) -> Reference:
 
 def looks_like(text: str) -> bool:
     """Whether a command's argument means a registry: no folder or file of this name, and the form of a reference."""
-    if text.startswith(SCHEME):
-        return True
+    return text.startswith(SCHEME) or (_is_spelled(text) and bool(parse(text).tag or parse(text).digest))
+
+
+def require_version(text: str) -> None:
+    """Raise `FarmError` REFERENCE_INVALID where a command's argument, no file here, has the form of a repository."""
+    if not text.startswith(SCHEME) and _is_spelled(text) and not looks_like(text):
+        what = f"{text} names no version and no digest"
+        why = "there is no folder of this name, and a release in a registry needs one of the two"
+        advice = f"Write {text}:1.2.0, or {text}@sha256:...; {SCHEME}{text} is its last final release."
+        raise FarmError(Code.REFERENCE_INVALID, what, why, advice)
+
+
+def _is_spelled(text: str) -> bool:
+    """Whether a text has the form of a reference, and is no folder or file."""
     if Path(text).exists():
         return False
     try:
-        found = parse(text)
+        parse(text)
     except FarmError:
         return False
-    return bool(found.tag or found.digest)
+    return True
 
 
 def _digest(text: str, named: str) -> Digest:

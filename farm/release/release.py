@@ -320,8 +320,7 @@ def _said(made: Outcome, verdict: Verdict) -> str:
         return f"{made.version}, which has these very payloads already"
     if made.before is None:
         return f"{made.version}, the first final release" if not _kind(Version(made.version)) else made.version
-    reasons = "; ".join(verdict.reasons) or "no payload differs"
-    return f"{made.version} after {made.before.version}: {verdict.level.word} ({reasons})"
+    return f"{made.version} after {made.before.version}: {'; '.join(verdict.reasons) or 'no payload differs'}"
 
 
 def _statement(made: Outcome, source: Source, demand: Demand, agreed: tuple[Agreed, ...]) -> Release:

@@ -147,7 +147,7 @@ def require_level(version: Version, base: Version | None, level: Level, reasons:
         return
     least = base.raised(level)
     if version.core < least:
-        why = f"it is a {level.word} change since {base}: {'; '.join(reasons) or 'other bytes'}"
+        why = f"since {base}, {'; '.join(reasons) or f'{level.word}: other bytes'}"
         advice = f"Release it as {least} or higher, or with --bump auto."
         detail = {"version": str(version), "least": str(least), "level": level.word, "reasons": list(reasons)}
         raise FarmError(Code.BUMP_TOO_LOW, f"{version} would hide a change", why, advice, detail)

@@ -521,6 +521,130 @@ def test_an_edited_lock_file_hides_no_withdrawal_and_is_what_the_error_names(
         assert "version control" in caught.value.next_step
 
 
+ELSEWHERE = {"log": 32 * "0", "source": "127.0.0.1:5000/media/other", "log_identity": f"sha256:{64 * '0'}"}
+"""What a lock file may say of a log that nobody saw: nothing that is known contradicts it."""
+
+
+@pytest.mark.parametrize("where", ["a log that nobody saw", "a log that ends later than was seen"])
+def test_a_lock_file_that_names_another_log_hides_no_withdrawal(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, where: str
+) -> None:
+    home = tmp_path / "home"
+    other = reference.parse(f"{release_registry.host}/media/other")
+    publish(farm, farm.released(), at(release_registry))
+    publish(farm, farm.released(salt="fixed", out="second"), other)
+    locked = consumer.lock(Home(home), [at(release_registry)], farm.public)
+    (unlike,) = consumer.lock(Home(home), [other], farm.public).bundles
+    (fetched,) = fetch(home, locked, farm, tmp_path / "out")
+    publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths")
+    with pytest.raises(FarmError):
+        fetch(home, locked, farm, tmp_path / "out")
+    edit: dict[str, Any] = {**ELSEWHERE, "log_sequence": 9}
+    if where == "a log that ends later than was seen":
+        edit |= {"log": unlike.log, "source": unlike.source}
+    edited = dataclasses.replace(locked, bundles=(dataclasses.replace(locked.bundles[0], **edit),))
+
+    with pytest.raises(FarmError) as caught:
+        fetch(home, edited, farm, tmp_path / "out", offline=True)
+
+    assert (code_of(caught), caught.value.status) == (Code.RELEASE_WITHDRAWN, 4)
+    assert caught.value.what == "media/cls:1.0.0 is withdrawn"
+    assert caught.value.why.startswith(f"odd widths; the lock file says that its log is {edit['log']} of ")
+    assert fetch(home, edited, farm, tmp_path / "out", offline=True, withdrawn_too=True)[0].present
+    shutil.copytree(fetched.path, tmp_path / "copied/cls")  # a machine with the key and the lock file alone
+    assert fetch(tmp_path / "new", edited, farm, tmp_path / "copied", offline=True)[0].present
+    for path in (home / "registry").glob("*.log"):
+        path.write_bytes(b"garbage\n")
+    with pytest.raises(FarmError) as caught:  # nobody can tell what it withdrew
+        fetch(home, edited, farm, tmp_path / "out", offline=True)
+    assert (code_of(caught), caught.value.status) == (Code.LOG_INVALID, 1)
+
+
+def test_a_lock_file_that_names_a_log_without_its_bundle_is_wrong(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    other = reference.parse(f"{release_registry.host}/media/other")
+    publish(farm, farm.released(), at(release_registry))
+    publish(farm, farm.released(salt="fixed", out="second"), other)
+    locked = consumer.lock(Home(home), [at(release_registry)], farm.public)
+    (unlike,) = consumer.lock(Home(home), [other], farm.public).bundles
+    fetch(home, locked, farm, tmp_path / "out")
+    (item,) = locked.bundles
+    edited = dataclasses.replace(unlike, version=item.version, digest=item.digest, payloads=item.payloads)
+
+    with pytest.raises(FarmError) as caught:
+        fetch(home, dataclasses.replace(locked, bundles=(edited,)), farm, tmp_path / "out", offline=True)
+
+    assert code_of(caught) is Code.LOCKFILE_INVALID
+    assert caught.value.why == f"none of the 1 entries that it saw of the log publishes {item.digest}"
+
+
+@pytest.mark.parametrize("seen", ["the log of the lock file", "only trials, which did not withdraw it"])
+def test_what_another_repository_did_with_a_release_stops_nobody_who_locked_it_elsewhere(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, seen: str
+) -> None:
+    """A release may lie in two repositories: the lock file's own log decides, where this machine saw it there."""
+    released = farm.released()
+    trials = reference.parse(f"{release_registry.host}/media/trials")
+    publish(farm, released, trials)
+    publish(farm, released, at(release_registry))
+    maker = tmp_path / "home" if seen == "the log of the lock file" else tmp_path / "maker"
+    locked = consumer.lock(Home(maker), [at(release_registry)], farm.public)
+    fetch(maker, locked, farm, tmp_path / "out")
+    if seen == "the log of the lock file":
+        publishing.withdraw(farm.settings, dataclasses.replace(trials, tag="1.0.0"), reason="a trial that is over")
+        assert not verify(tmp_path / "home", dataclasses.replace(trials, tag="1.0.0"), farm).ok
+    else:
+        assert verify(tmp_path / "home", dataclasses.replace(trials, tag="1.0.0"), farm).ok
+
+    assert fetch(tmp_path / "home", locked, farm, tmp_path / "out", offline=True)[0].present
+
+
+def test_what_was_seen_of_logs_of_other_keys_says_nothing(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
+) -> None:
+    stranger = releases.farm(tmp_path / "stranger")
+    theirs = reference.parse(f"{release_registry.host}/media/theirs")
+    publish(stranger, stranger.released(), theirs)
+    publish(farm, farm.released(), at(release_registry))
+    assert stranger.public.keyid != farm.public.keyid
+    home = tmp_path / "home"
+    assert verify(home, dataclasses.replace(theirs, tag="1.0.0"), stranger).ok
+    locked = consumer.lock(Home(tmp_path / "maker"), [at(release_registry)], farm.public)
+    (one,) = fetch(tmp_path / "maker", locked, farm, tmp_path / "out")
+
+    assert fetch(home, locked, farm, tmp_path / "out", offline=True) == [dataclasses.replace(one, present=True)]
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_an_old_lock_file_chooses_an_old_release_that_was_not_withdrawn(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, withdrawn: bool
+) -> None:
+    """Whoever may edit the lock file chooses the version; what a machine saw of its log afterwards counts."""
+    home = tmp_path / "home"
+    publish(farm, farm.released(), at(release_registry))
+    old = consumer.lock(Home(home), [at(release_registry)], farm.public)
+    fetch(home, old, farm, tmp_path / "old")
+    publish(farm, farm.released(salt="fixed", out="second"), at(release_registry))
+    if withdrawn:
+        publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths", redirect="1.0.1")
+    new = consumer.lock(Home(home), [at(release_registry)], farm.public, before=old)
+    fetch(home, new, farm, tmp_path / "new")
+    assert (old.bundles[0].version, new.bundles[0].version) == ("1.0.0", "1.0.1")
+
+    if withdrawn:
+        with pytest.raises(FarmError) as caught:
+            fetch(home, old, farm, tmp_path / "old", offline=True)
+        assert code_of(caught) is Code.RELEASE_WITHDRAWN
+        assert caught.value.next_step == f"Take {at(release_registry).place}:1.0.1 instead."
+    else:
+        assert fetch(home, old, farm, tmp_path / "old", offline=True)[0].version == "1.0.0"
+        with pytest.raises(FarmError) as caught:  # beside the new release there is no old one to go back to
+            fetch(home, old, farm, tmp_path / "new", offline=True)
+        assert code_of(caught) is Code.OFFLINE
+
+
 def test_one_release_in_two_registries_is_no_stale_copy(
     release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bar, bar_c
+from benchmarks import bar, bar_a1, bar_a2, bar_a3, bar_a4, bar_c
 from benchmarks.bar import Line
 from benchmarks.measure import Measured, Side
 from benchmarks.records import Entry, GroupTime, Record
@@ -48,6 +48,33 @@ def test_a_whole_run_that_holds_says_so(folder: Path) -> None:
 
     report = written(folder)
     assert (report["holds"], report["measured"], report["missing"]) == (True, ["good"], [])
+
+
+@pytest.mark.parametrize("word", ["-h", "--help"])
+@pytest.mark.parametrize(
+    ("name", "module"), [("A1", bar_a1), ("A2", bar_a2), ("A3", bar_a3), ("A4", bar_a4), ("C", bar_c)]
+)
+def test_help_shows_lines_and_examples_and_measures_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, module: Any, word: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        module.main([word])
+
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"  make bar-{name} " in out.partition("examples:")[2]
+    assert f"python -m benchmarks.bar_{name.lower()} " in out.partition("examples:")[2]
+    assert ("--small" in out) == (name == "A4")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_line_that_does_not_exist_is_wrong_usage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bar_a4.main(["--small", "sequences"])
+
+    assert ended.value.code == 2
+    assert "no such line: sequences; there are versions, " in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
 
 
 def test_named_lines_are_written_with_their_details_and_do_not_pass_for_all(

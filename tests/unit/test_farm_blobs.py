@@ -42,5 +42,7 @@ def test_a_blob_that_does_not_end_is_cut_off_at_its_size(tmp_path: Path, size: i
     with pytest.raises(FarmError) as caught:
         Repository(flood, "farm/results/mallory", str).get(digest.of_bytes(b"x"), size, tmp_path / "blob")
     assert caught.value.code is Code.BLOB_REFUSED
+    assert caught.value.why.endswith("; nothing of it was kept")
+    assert caught.value.next_step.startswith("Run the command again; ")
     assert size < flood.taken <= size + flood.piece
     assert list(tmp_path.iterdir()) == []

@@ -79,6 +79,29 @@ def test_a_folder_is_no_reference_even_where_it_looks_like_one(tmp_path: Path, m
     assert not reference.looks_like("bundles/model")
 
 
+@pytest.mark.parametrize("text", ["registry.example/media/cls", "localhost:5000/cls"])
+def test_a_repository_without_a_version_is_told_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FarmError) as caught:
+        reference.require_version(text)
+
+    assert caught.value.code is Code.REFERENCE_INVALID
+    assert caught.value.what == f"{text} names no version and no digest"
+    assert f"Write {text}:1.2.0, or {text}@sha256:...; oci://{text} is its last final release." in str(caught.value)
+    (tmp_path / text).mkdir(parents=True)
+    reference.require_version(text)
+
+
+@pytest.mark.parametrize("text", ["bundles/model", "registry.example/cls:1.0.0", "oci://registry.example/cls", "cls"])
+def test_what_is_no_bare_repository_lacks_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reference.require_version(text)
+
+
 @pytest.mark.parametrize(
     ("host", "local"),
     [

@@ -202,6 +202,8 @@ def test_the_version_follows_from_what_changed(farm: Farm) -> None:
     assert made.version == "2.0.0"
     assert made.verdict is not None
     assert made.verdict.reasons[0] == "major: the target x86-64-v4 is dropped"
+    (told,) = (check.found for check in made.report.checks if check.name == "version")
+    assert told == f"2.0.0 after 1.0.1: {'; '.join(made.verdict.reasons)}"
 
 
 @pytest.mark.parametrize("chosen", [{"bump": "patch"}, {"bump": "minor"}, {"version": "1.9.0"}])

@@ -112,6 +112,6 @@ def test_a_version_may_not_hide_a_change(chosen: str, level: Level, fits: bool) 
         versions.require_level(parse(chosen), base, level, ["why"])
     else:
         with pytest.raises(FarmError) as caught:
-            versions.require_level(parse(chosen), base, level, ["the target x is dropped"])
+            versions.require_level(parse(chosen), base, level, [f"{level.word}: the target x is dropped"])
         assert caught.value.code is Code.BUMP_TOO_LOW
-        assert "the target x is dropped" in caught.value.why
+        assert caught.value.why == f"since 1.2.3, {level.word}: the target x is dropped"

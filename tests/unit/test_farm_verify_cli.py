@@ -71,6 +71,16 @@ def test_what_is_bad_of_no_file_is_named_by_its_check_with_what_to_do(capsys: py
     assert second == "  next: Build for armv7 too."
 
 
+def test_a_repository_without_a_version_is_wrong_usage_with_an_example(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", "localhost:1/media/cls", "--key", str(bundle.parent / "key.pub")]) == 2
+
+    err = capsys.readouterr().err
+    assert "localhost:1/media/cls names no version and no digest" in err
+    assert "Write localhost:1/media/cls:1.2.0, or localhost:1/media/cls@sha256:..." in err
+
+
 @pytest.fixture
 def no_disassembler(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The bundle on a machine without the disassembler that one of its payloads needs."""

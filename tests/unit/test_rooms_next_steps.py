@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from kernelfarm.errors import Code, FarmError, advising
+from farm.cli.main import main
+from kernelfarm.errors import Code, FarmError, Status, advising
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("farm/registry", "farm/release", "farm/cli", "signing")
-FILES = ("farm/publish.py", "farm/blobs.py", "farm/https.py", "farm/policy.py", "farm/verify.py")
+FILES = ("farm/publish.py", "farm/blobs.py", "farm/https.py", "farm/policy.py", "farm/verify.py", "farm/audit.py")
 
 
 def silent(text: str) -> list[int]:
@@ -50,6 +53,30 @@ def test_no_error_of_these_rooms_is_made_without_a_next_step() -> None:
 
     assert len(found) > 50
     assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+COMMANDS = (
+    ("verify", "nowhere", "--no-signature"),
+    ("audit", "nowhere"),
+    ("audit", "find", "--licence", "MIT", "empty"),
+    ("licences", "nowhere"),
+    ("rebuild", "nowhere"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_is_no_bundle_is_told_with_what_to_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: Sequence[str]
+) -> None:
+    monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+
+    assert main([*words, "--json"]) == Status.BAD
+
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == Code.BUNDLE_INVALID.number
+    assert error["next"].startswith("Give ")
 
 
 def test_a_next_step_is_given_to_errors_that_have_none_alone() -> None:
