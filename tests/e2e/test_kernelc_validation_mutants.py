@@ -189,7 +189,8 @@ def test_a_wrong_kernel_does_not_leave_the_compiler(
         else:
             assert_is_right(graph, tmp_path / f"{mutation} apart")
 
-    assert len(refused) >= 4, refused
+    # a move has addresses and loops alone
+    assert len(refused) >= (3 if case is spread else 4), refused
 
 
 def planted(text: str, mutation: str) -> str:
