@@ -5,7 +5,8 @@ Nothing is read back through cyclonedx-python-lib, which would drop what it does
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,13 +126,16 @@ def read(data: bytes, name: str = NAME) -> Sbom:
     refs = [component.ref for component in components]
     if "" in refs or len(set(refs)) != len(refs):
         raise _invalid(name, "a component has no ref, or that of another")
-    needs = {item["ref"]: tuple(item.get("dependsOn", ())) for item in document.get("dependencies", [])}
+    edges = document.get("dependencies", [])
+    _require_once([item["ref"] for item in edges], "dependencies", name)
+    needs = {item["ref"]: tuple(item.get("dependsOn", ())) for item in edges}
     if unknown := sorted(({*needs, *(ref for others in needs.values() for ref in others)}) - set(refs)):
         raise _invalid(name, f"it says what {unknown[0]} needs, which it does not list")
     tools = metadata.get("tools", {})  # before 1.5 a list, which says no refs
     makers = tuple(_flat(tools.get("components", []) if isinstance(tools, dict) else [], "", name))
     flows = [flow for formula in document.get("formulation", []) for flow in formula.get("workflows", [])]
-    return Sbom(document["serialNumber"], components, needs, makers, tuple(map(_workflow, flows)), properties)
+    workflows = tuple(_workflow(flow, name) for flow in flows)
+    return Sbom(document["serialNumber"], components, needs, makers, workflows, properties)
 
 
 def require_fits(
@@ -221,8 +225,9 @@ def _flat(components: Iterable[Mapping[str, Any]], inside: str, name: str) -> It
         yield from _flat(item.get("components", []), ref, name)
 
 
-def _workflow(item: Mapping[str, Any]) -> Workflow:
+def _workflow(item: Mapping[str, Any], name: str) -> Workflow:
     given = [each for entry in item.get("inputs", []) for each in entry.get("parameters", [])]
+    _require_once([each.get("name", "") for each in given], f"inputs of {item['uid']}", name)
     return Workflow(
         item["uid"],
         {each.get("name", ""): each.get("value", "") for each in given},
@@ -238,13 +243,17 @@ def _named(value: Any, name: str) -> Iterator[tuple[str, str]]:
     """All properties in a part of the bill; raises `FarmError` SBOM_INVALID where something is named twice."""
     items = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
     for key, label in _KEYS.items() if isinstance(value, dict) else ():
-        names = [entry.get(label, "") for entry in value.get(key, [])]
-        if twice := sorted(text for text in set(names) if names.count(text) > 1):
-            raise _invalid(name, f"it has {twice[0]} twice in the {key} of {value.get('bom-ref', 'one place')}")
+        where = f"{key} of {value.get('bom-ref', 'one place')}"
+        _require_once([entry.get(label, "") for entry in value.get(key, [])], where, name)
     if isinstance(value, dict):
         yield from ((entry["name"], entry.get("value", "")) for entry in value.get("properties", []))
     for item in items:
         yield from _named(item, name)
+
+
+def _require_once(names: Sequence[str], where: str, name: str) -> None:
+    if twice := sorted(text for text, count in Counter(names).items() if count > 1):
+        raise _invalid(name, f"it has {twice[0]} twice in the {where}")
 
 
 def _hashes(item: Mapping[str, Any]) -> Hashes | None:

@@ -312,7 +312,7 @@ def test_a_bill_of_all_that_a_recipe_may_have_fits(tmp_path: Path, capsys: pytes
     assert "facts of its provenance" in payload_check.require_sbom(view, view.payloads[0])
 
 
-TWICE: dict[str, tuple[Callable[[dict[str, Any]], Any], dict[str, str], str]] = {
+TWICE: dict[str, tuple[Callable[[dict[str, Any]], Any], dict[str, Any], str]] = {
     "a recipe's key": (
         at(*ROOT, "properties"),
         {"name": "kernel-farm:recipe-key", "value": ZEROS},
@@ -329,13 +329,23 @@ TWICE: dict[str, tuple[Callable[[dict[str, Any]], Any], dict[str, str], str]] = 
         {"alg": "SHA-256", "content": 64 * "0"},
         "SHA-256 twice in the hashes of file/kernels.so",
     ),
+    "what the payload needs": (
+        at("dependencies"),
+        {"ref": "payload", "dependsOn": []},
+        "payload twice in the dependencies",
+    ),
+    "a parameter, in another list": (
+        at(*GIVEN[:-2]),
+        {"parameters": [{"name": "target", "value": "armv7"}]},
+        "target twice in the inputs of sha256:",
+    ),
 }
 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(("place", "entry", "why"), TWICE.values(), ids=TWICE.keys())
 def test_a_bill_that_says_one_thing_twice_is_refused(
-    tmp_path: Path, place: Callable[[dict[str, Any]], Any], entry: dict[str, str], why: str, first: bool
+    tmp_path: Path, place: Callable[[dict[str, Any]], Any], entry: dict[str, Any], why: str, first: bool
 ) -> None:
     error = refused(tmp_path, lambda bill: place(bill).insert(0 if first else len(place(bill)), entry))
 
