@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import kernel_times, prepared, programs, table
 from farm import shapes
-from farm.agreement import Array
+from farm.agreement import ABSOLUTE, RELATIVE, Array
 from farm.measure_child import Table, fastest, in_a_row, timed_run
 from kernelc.graph import Group
 from kernelc.lowering.program import Program
@@ -38,8 +38,6 @@ from toolchains.target import Target
 
 PATH = models.ROOT / "build" / "bench" / "fusion.json"
 ROUNDS = 12
-ABSOLUTE, RELATIVE = 1e-4, 1e-3
-"""How far answers may lie apart: as for any other side of `benchmarks.measure`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ def _traffic(program: Program) -> int:
 
 
 def apart(some: Sequence[Array], others: Sequence[Array]) -> float:
-    """The largest difference as a share of the allowed one; not a number makes it infinite. Pure."""
+    """The largest difference as a share of what `farm.agreement` allows; not a number makes it infinite. Pure."""
     worst = 0.0
     for one, other in zip(some, others, strict=True):
         share = np.abs(one - other) / (ABSOLUTE + RELATIVE * np.abs(other))

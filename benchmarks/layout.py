@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from benchmarks import kernel_times, model_fit
 from kernelc import fusion
-from kernelc.graph import Graph, Group
+from kernelc.graph import Graph
 from kernelc.layout.choice import Question, kernel_name, question
 from kernelc.layout.optimise import choose
 from kernelc.lowering.program import build_program, machine_of
@@ -35,7 +35,7 @@ def _networks() -> int:
     print("network    operators variables width branches  build s  solve s")
     for kind in KINDS:
         graph = network(kind, OPERATORS)
-        groups = _alone(graph)
+        groups = fusion.group(graph, ()).groups  # each operator alone: as many choices as operators
         times = []
         for _ in range(3):  # the fastest of three: other processes share the machine
             start = time.process_time()
@@ -51,11 +51,6 @@ def _networks() -> int:
         )
         status |= not (choice.solution.proved and solve < SECONDS)
     return status
-
-
-def _alone(graph: Graph) -> list[Group]:
-    """Each operator a group of its own: as many choices as operators."""
-    return [Group(f"g_{node.name}", node, (), node.inputs, node.outputs[0]) for node in graph.nodes]
 
 
 def _kernels() -> Iterator[Graph]:

@@ -16,7 +16,7 @@ from farm import attest
 from farm.cli import lock as lock_command
 from farm.cli import release as release_command
 from farm.registry import consumer, log, publishing, reference, remote, transfer
-from farm.registry.lockfile import Lockfile
+from farm.registry.lockfile import Locked, Lockfile
 from farm.registry.log import ReleaseLog
 from farm.registry.remote import Remote
 from farm.release.release import Past
@@ -525,16 +525,22 @@ ELSEWHERE = {"log": 32 * "0", "source": "127.0.0.1:5000/media/other", "log_ident
 """What a lock file may say of a log that nobody saw: nothing that is known contradicts it."""
 
 
-@pytest.mark.parametrize("where", ["a log that nobody saw", "a log that ends later than was seen"])
-def test_a_lock_file_that_names_another_log_hides_no_withdrawal(
-    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, where: str
-) -> None:
-    home = tmp_path / "home"
+def locked_of_two_logs(release_registry: ReleaseRegistry, farm: Farm, home: Path) -> tuple[Lockfile, Locked]:
+    """The lock file of a bundle, and what one says of another bundle in a log beside its own."""
     other = reference.parse(f"{release_registry.host}/media/other")
     publish(farm, farm.released(), at(release_registry))
     publish(farm, farm.released(salt="fixed", out="second"), other)
     locked = consumer.lock(Home(home), [at(release_registry)], farm.public)
     (unlike,) = consumer.lock(Home(home), [other], farm.public).bundles
+    return locked, unlike
+
+
+@pytest.mark.parametrize("where", ["a log that nobody saw", "a log that ends later than was seen"])
+def test_a_lock_file_that_names_another_log_hides_no_withdrawal(
+    release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path, where: str
+) -> None:
+    home = tmp_path / "home"
+    locked, unlike = locked_of_two_logs(release_registry, farm, home)
     (fetched,) = fetch(home, locked, farm, tmp_path / "out")
     publishing.withdraw(farm.settings, at(release_registry, ":1.0.0"), reason="odd widths")
     with pytest.raises(FarmError):
@@ -564,11 +570,7 @@ def test_a_lock_file_that_names_a_log_without_its_bundle_is_wrong(
     release_registry: ReleaseRegistry, farm: Farm, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    other = reference.parse(f"{release_registry.host}/media/other")
-    publish(farm, farm.released(), at(release_registry))
-    publish(farm, farm.released(salt="fixed", out="second"), other)
-    locked = consumer.lock(Home(home), [at(release_registry)], farm.public)
-    (unlike,) = consumer.lock(Home(home), [other], farm.public).bundles
+    locked, unlike = locked_of_two_logs(release_registry, farm, home)
     fetch(home, locked, farm, tmp_path / "out")
     (item,) = locked.bundles
     edited = dataclasses.replace(unlike, version=item.version, digest=item.digest, payloads=item.payloads)
